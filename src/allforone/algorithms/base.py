@@ -1,0 +1,50 @@
+"""An algorithm is two functions on plain state: `init`, and `step`, which is one round."""
+
+from typing import NamedTuple, Protocol
+
+from torch import Tensor
+
+from ..fleet import Fleet, Models, Optimizer
+
+
+class State(NamedTuple):
+    """All that an algorithm carries from round to round."""
+
+    models: Models  #: client i's own model in row i
+    optimizer: Optimizer  #: of these models
+    memory: dict[str, Tensor]  #: whatever else it keeps, by name
+
+
+class Info(NamedTuple):
+    """What a round tells about itself."""
+
+    weights: Tensor  #: [N, N], α_ik: how much client i listened to client k
+    similarity: Tensor | None = None  #: [N, N], r_ik, where it was estimated
+    scale: Tensor | None = None  #: [N], η_i/η, where the step-size condition shortened steps
+
+
+class Algorithm(Protocol):
+    """Pure: all state is in `State`, all randomness in the fleet's seed and the numbers of the steps."""
+
+    def init(self, models: Models, optimizer: Optimizer) -> State: ...
+
+    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
+        """One round: the updates numbered `steps`."""
+        ...
+
+
+class Weighted:
+    """θ_i ← θ_i − η Σ_k α_ik g_k(θ_i). All-for-one, its oracle and Local differ by one function, `collaborate`."""
+
+    def init(self, models: Models, optimizer: Optimizer) -> State:
+        return State(models, optimizer, {})
+
+    def collaborate(self, state: State, fleet: Fleet, step: int) -> Info:
+        """The weights of the coming round."""
+        raise TypeError(f"{type(self).__name__} must say with whom each client collaborates")
+
+    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
+        info = self.collaborate(state, fleet, steps.start)
+        mix = info.weights if info.scale is None else info.scale[:, None] * info.weights
+        models, optimizer = fleet.descend(state.models, mix, state.optimizer, steps)
+        return state._replace(models=models, optimizer=optimizer), info

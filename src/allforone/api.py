@@ -1,0 +1,99 @@
+"""What a practitioner calls: `train`, with a model, the clients, and a loss."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import nn
+
+from .algorithms import Algorithm, AllForOne
+from .errors import InputError
+from .fleet import FLEETS, Optimizer
+from .fleet.optimizer import Make, Schedule
+from .problems import Client, Loss, Problem, accuracy
+from .problems.data import Finite
+from .progress import follow
+from .reports import write_report
+from .runs import Folder, Result, Run
+from .runs import train as train_run
+from .runs.summary import Comparison, FinishedRun
+
+
+class Trained(Result):
+    """Every client's own model, who listened to whom, and how it went."""
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page that shows the run; one file that works offline."""
+        run = FinishedRun("run", 0, self.metrics, {
+            "rounds": torch.tensor(self.history.weight_rounds), "weights": self.weights,
+            **({} if self.history.similarity is None else {"similarity": self.history.similarity}),
+        }, {})
+        sizes = [client.size for client in self.problem.clients]
+        return write_report(Comparison(self.problem.name, [run], sizes, self.problem.clusters), Path(path))
+
+
+def train(
+    model: nn.Module | Callable[[], nn.Module],
+    clients: list[Client],
+    *,
+    loss: Loss,
+    algorithm: Algorithm | None = None,
+    rounds: int = 100,
+    inner: int = 1,
+    batch_size: int = 16,
+    optimizer: Make | None = None,
+    lr: float = 0.1,
+    scheduler: Schedule | None = None,
+    metric: Loss | Literal["auto"] | None = "auto",
+    smoothness: float | None = None,
+    evaluate_every: int = 1,
+    seed: int = 127,
+    fleet: Literal["stacked", "loop"] = "stacked",
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool | None = None,
+) -> Trained:
+    """Train a model of its own for every client.
+
+    model: an nn.Module, or a function that makes one. loss: (output, target) → scalar, a mean over the batch.
+    algorithm: `AllForOne()` unless told. optimizer: a function from parameters to a torch optimizer, such as
+    `partial(torch.optim.Adam, lr=1e-3)`; SGD with step size `lr` unless told. scheduler: likewise, one step per round.
+    metric: (output, target) → scalar in [0, 1]; "auto" is accuracy where the targets are classes.
+    out: a new folder for the run; with resume=True one to go on from. progress: unless told, on a terminal only.
+    """
+    for name, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size),
+                        ("evaluate_every", evaluate_every)):
+        if not isinstance(value, int) or value < 1:
+            raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
+    if not lr > 0:
+        raise InputError(f"lr is {lr}: the step size must be above 0")
+    if fleet not in FLEETS:
+        raise InputError(f"fleet is {fleet!r}: must be one of {', '.join(FLEETS)}")
+    if metric == "auto":
+        metric = accuracy if _has_classes(clients) else None
+    problem = Problem(clients, model, loss, metric, smoothness=smoothness)  # type: ignore[arg-type]
+    run = Run(
+        FLEETS[fleet](problem, seed=seed, batch_size=batch_size),
+        algorithm or AllForOne(),
+        Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
+        rounds, inner, evaluate_every,
+    )
+    folder = None
+    if out is not None:
+        config: dict[str, Any] = {
+            "problem": {"name": "python"}, "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds,
+            "inner": inner, "batch_size": batch_size, "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
+        }
+        folder = Folder.open(Path(out)) if resume else Folder.create(Path(out), config, problem)
+    with follow(rounds, progress) as on_round:
+        result = train_run(run, folder, on_round)
+    return Trained(result.problem, result.stacked, result.history, result.module)
+
+
+def _has_classes(clients: list[Client]) -> bool:
+    if not clients or not isinstance(clients[0].test, Finite) or len(clients[0].test) == 0:
+        return False
+    _, target = clients[0].test.take(torch.tensor([0]))
+    return target.dtype == torch.long and target.dim() == 1

@@ -1,0 +1,225 @@
+"""The command line: `allforone run`, `compare`, `resume`, `report`."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import yaml
+from rich.console import Console
+
+from .algorithms import ALGORITHMS
+from .errors import AllForOneError, Diverged, InputError, suggest
+from .problems import PROBLEMS
+from .progress import follow, follow_many
+from .reports import draw_curves, terminal_table, write_report
+from .runs import Comparison, Folder, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
+from .runs import compare as run_comparison
+from .runs import resume as resume_run
+from .runs import seeds as parse_seeds
+from .runs import train as train_run
+
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    help="Personal models for many sites that borrow each other's gradients exactly as long as that helps.",
+)
+screen = Console()
+
+Problem = Annotated[str, typer.Argument(
+    help=f"What is learned: {', '.join(PROBLEMS)}, or your own as [bold]my_file.py:problem[/].", show_default=False)]
+ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with any of these settings.")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds; by default the problem's.")]
+Inner = Annotated[int | None, typer.Option(help="Updates per round with the same weights.")]
+BatchSize = Annotated[int | None, typer.Option(help="Samples per client and update.")]
+Lr = Annotated[float | None, typer.Option(help="Step size.")]
+OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
+FleetName = Annotated[str | None, typer.Option("--fleet", help="stacked (fast) or loop (plain).")]
+ProblemOptions = Annotated[list[str] | None, typer.Option(
+    "-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated.")]
+AlgorithmOptions = Annotated[list[str] | None, typer.Option(
+    "-a", "--algorithm-option", help="An option of the algorithm, as [bold]weighting=normalised[/]; may be repeated.")]
+
+
+def settings(
+    problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
+    optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
+) -> dict[str, Any]:
+    """The YAML file, overridden by the options."""
+    given = read_yaml(config) if config else {}
+    for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet)):
+        if value is not None:
+            given[key] = value
+    if ":" in problem:  # so that the run can be resumed from another folder
+        path, _, attribute = problem.rpartition(":")
+        problem = f"{Path(path).resolve()}:{attribute}"
+    given["problem"] = {**_choice(given.get("problem")), "name": problem, **_pairs(problem_options, "-p")}
+    if algorithm_options:
+        given["algorithm"] = {**_choice(given.get("algorithm")), **_pairs(algorithm_options, "-a")}
+    if optimizer or lr is not None:
+        chosen = {} if optimizer else _choice(given.get("optimizer"))
+        given["optimizer"] = {**chosen, **({"name": optimizer} if optimizer else {}),
+                              **({"lr": lr} if lr is not None else {})}
+    return given
+
+
+def _choice(value: Any) -> dict[str, Any]:
+    return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
+
+
+def _pairs(given: list[str] | None, flag: str) -> dict[str, Any]:
+    pairs = {}
+    for text in given or []:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{flag} {text}: expected name=value, such as {flag} dimension=10")
+        try:
+            pairs[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"{flag} {text}: cannot read the value; quote it as in YAML") from None
+    return pairs
+
+
+@app.command()
+def run(
+    problem: Problem,
+    algorithm: Annotated[str | None, typer.Option(help=f"One of {', '.join(ALGORITHMS)}.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Decides the data, the initial model and every batch.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
+    config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
+    optimizer: OptimizerName = None, fleet: FleetName = None, problem_option: ProblemOptions = None,
+    algorithm_option: AlgorithmOptions = None,
+) -> None:
+    """One algorithm on one problem, into a run folder.
+
+    Examples:
+
+      allforone run digits
+
+      allforone run synthetic --algorithm local -p dimension=10 --rounds 100
+
+      allforone run my_sites.py:problem --config settings.yaml --out out/mine
+    """
+    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option)
+    if algorithm:
+        given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
+    elif isinstance(given.get("algorithm"), dict):
+        given["algorithm"].setdefault("name", "all-for-one-binary")
+    if seed is not None:
+        given["seed"] = seed
+    checked = parse(given, str(config) if config else "options")
+    name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
+    path = out or Path("out") / f"{name}-{checked.algorithm.name}-{checked.seed}"
+    refuse_used(path)
+    parts, resolved = prepare(checked)
+    folder = Folder.create(path, resolved.model_dump(exclude_none=True), parts.fleet.problem)
+    with follow(parts.rounds) as on_round:
+        train_run(parts, folder, on_round)
+    show_run(path)
+
+
+@app.command()
+def resume(run: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted.")]) -> None:
+    """Go on with an interrupted run; the result is that of a run never interrupted.
+
+    Example: allforone resume out/digits-all-for-one-binary-127
+    """
+    folder = Folder.open(run)
+    if folder.finished:
+        raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
+    if folder.config["problem"]["name"] == "python":
+        raise InputError(f"{run}: started from Python; go on there with train(..., out='{run}', resume=True)")
+    with follow(int(folder.config["rounds"])) as on_round:
+        resume_run(run, on_round)
+    show_run(run)
+
+
+def show_run(path: Path) -> None:
+    comparison = read_comparison(path)
+    screen.print(terminal_table(summarise(comparison)))
+    page = write_report(comparison, path / "report.html")
+    screen.print(f"run: {path}\nreport: {page}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def compare(
+    problem: Problem,
+    algorithms: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
+    seeds: Annotated[str, typer.Option(
+        help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")] = "127,496,1729",
+    out: Annotated[Path | None, typer.Option(help="A new folder; by default out/compare-PROBLEM.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds already.")] = False,
+    weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
+    config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
+    optimizer: OptimizerName = None, fleet: FleetName = None, problem_option: ProblemOptions = None,
+    algorithm_option: AlgorithmOptions = None,
+) -> None:
+    """Several algorithms on one problem: a table, figures and report.html.
+
+    Examples:
+
+      allforone compare synthetic --seeds 127,496,1729 --out out/synthetic
+
+      allforone compare digits --algorithms all-for-one-binary,local,fedavg --seeds 3
+
+      allforone compare digits -p split=dirichlet --out out/dirichlet --resume
+    """
+    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option)
+    given.pop("seed", None)
+    name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
+    path = out or Path("out") / f"compare-{name}"
+    if not resume:
+        refuse_used(path)
+    names = list(ALGORITHMS) if algorithms == "all" else [part.strip() for part in algorithms.split(",") if part.strip()]
+    for wanted in names:
+        if wanted not in ALGORITHMS:
+            raise InputError(f"unknown algorithm '{wanted}'; {suggest(wanted, ALGORITHMS)}")
+    jobs = plan(given, names, parse_seeds(seeds), path, skip_impossible=algorithms == "all")
+    with follow_many(jobs) as watch:
+        failed = run_comparison(jobs, path, resumed=resume, workers=workers, watch=watch)
+    for job, reason in failed.items():
+        print(f"allforone: {job}: {reason}", file=sys.stderr)
+    show_comparison(read_comparison(path), path, weighted)
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
+    weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
+) -> None:
+    """Table, figures and report.html anew from what a folder holds.
+
+    Example: allforone report out/compare-digits
+    """
+    show_comparison(read_comparison(folder), folder, weighted)
+
+
+def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
+    summary = summarise(comparison, weighted)
+    (path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
+    draw_curves(comparison, path)
+    page = write_report(comparison, path / "report.html")
+    screen.print(terminal_table(summary))
+    screen.print(f"summary: {path / 'summary.json'}\nfigures: {path / 'curves.png'}, {path / 'curves.pdf'}\n"
+                 f"report:  {page}", soft_wrap=True, highlight=False)
+
+
+def main() -> None:
+    try:
+        app()
+    except Diverged as error:
+        fail(str(error))
+    except AllForOneError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        print("\nallforone: stopped; what was done is kept. Go on with `allforone resume RUN` "
+              "or `allforone compare … --resume`", file=sys.stderr)
+        sys.exit(130)
+
+
+def fail(message: str) -> None:
+    print("allforone: " + " ".join(message.split()), file=sys.stderr)
+    sys.exit(2)

@@ -1,0 +1,28 @@
+"""What can go wrong, said so that the reader knows what, where, and what to do."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AllForOneError(Exception):
+    """The command line prints it as one line and exits with code 2."""
+
+
+class InputError(AllForOneError, ValueError):
+    """Something the user gave cannot be used."""
+
+
+class Diverged(AllForOneError):  # noqa: N818  (a state of the run, not a mistake of the caller)
+    """The loss of `model` on the data of `client` is not a finite number."""
+
+    def __init__(self, model: int, client: int, step: int) -> None:
+        self.model, self.client, self.step = model, client, step
+        super().__init__(f"the loss of client {model}'s model on client {client}'s data is not finite at step {step}")
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, and the list."""
+    known = list(known)
+    close = get_close_matches(str(name).lower(), [k.lower() for k in known], n=1)
+    near = next((k for k in known if close and k.lower() == close[0]), None)
+    return (f"did you mean '{near}'? " if near else "") + f"known: {', '.join(known)}"

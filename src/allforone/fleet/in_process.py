@@ -1,0 +1,125 @@
+"""What the fleets of this process share: the clients' data, their batches, one gradient, and evaluation."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from ..errors import Diverged
+from ..problems import Problem, check
+from ..problems.data import Batch, Finite, draw, generator
+from .base import Direction, Evaluation, Models, PairStatistics, row, stack, trained_names
+from .optimizer import Optimizer
+
+EVALUATION_BATCH = 1024
+
+
+class InProcess(ABC):
+    """All clients in this process. A subclass says how `gradients` and `compare` are computed."""
+
+    def __init__(self, problem: Problem, *, seed: int, batch_size: int | None = None) -> None:
+        self.problem, self.seed = problem, seed
+        self.clients, self.loss = problem.clients, problem.loss
+        self.batch_size = batch_size or problem.settings.batch_size
+        self.module = problem.initial_model(seed)
+        check(problem, self.module)
+        self.trained = trained_names(self.module)
+        self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
+        self.clusters, self.smoothness = problem.clusters, problem.smoothness
+        self.samples = torch.zeros(len(self.clients), dtype=torch.long)
+        self.draws, self.moves_buffers = self._try_layers()
+
+    def initial(self) -> Models:
+        """The initial model, once for each client."""
+        return stack(self.module, len(self.clients))
+
+    def present(self) -> Tensor:
+        return torch.ones(len(self.clients), dtype=torch.bool)
+
+    @abstractmethod
+    def gradients(self, models: Models, mix: Tensor, step: int) -> Models: ...
+
+    @abstractmethod
+    def compare(self, models: Models, step: int, samples: int) -> PairStatistics: ...
+
+    def descend(
+        self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
+    ) -> tuple[Models, Optimizer]:
+        running = optimizer.start(models, self.trained)
+        for step in steps:
+            gradients = self.gradients(running.models, mix, step)
+            running.apply(direction(running.models, gradients) if direction else gradients)
+        return running.finish()
+
+    def batches(self, asked: Tensor, step: int, purpose: str, size: int) -> dict[int, Batch]:
+        """A batch of every client that is asked, each drawn once and counted."""
+        found = {}
+        for k in asked.nonzero().flatten().tolist():
+            found[k] = draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
+            self.samples[k] += len(found[k][0])
+        return found
+
+    def gradient(self, model: Models, owner: int, client: int, batch: Batch, step: int) -> tuple[Models, Models]:
+        """g_client(θ) of one model, and the buffers after the pass."""
+        inputs, targets = batch
+        leaves = {name: tensor.detach().requires_grad_(name in self.trained) for name, tensor in model.items()}
+        buffers = {name: tensor.clone() for name, tensor in model.items() if name not in self.trained}
+        with self.training(client, step):
+            loss = self.loss(functional_call(self.module, {**leaves, **buffers}, inputs), targets)
+        if not loss.isfinite():
+            raise Diverged(owner, client, step)
+        gradient = torch.autograd.grad(loss, [leaves[name] for name in self.trained], materialize_grads=True)
+        return dict(zip(self.trained, gradient, strict=True)), buffers
+
+    @contextmanager
+    def training(self, client: int, step: int) -> Iterator[None]:
+        """Train mode; layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
+        self.module.train()
+        if not self.draws:
+            yield
+            return
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(generator(self.seed, client, step, "layers").initial_seed())
+            yield
+
+    @torch.no_grad()
+    def _try_layers(self) -> tuple[bool, bool]:
+        """Whether a forward pass draws at random (dropout), and whether it changes buffers (BatchNorm)."""
+        model = {name: tensor[0] for name, tensor in self.initial().items()}
+        start = {name: tensor.clone() for name, tensor in model.items()}
+        inputs, _ = draw(self.clients[0].train, max(2, self.batch_size), seed=0, client=0, step=0, purpose="try")
+        self.module.train()
+        with torch.random.fork_rng(devices=[]):
+            before = torch.get_rng_state()
+            functional_call(self.module, model, inputs)
+            draws = not torch.equal(before, torch.get_rng_state())
+        return draws, any(not torch.equal(start[name], model[name]) for name in model)
+
+    @torch.no_grad()
+    def evaluate(self, models: Models) -> Evaluation:
+        self.module.eval()
+        rows = [self._judge(k, row(models, k)) for k in range(len(self.clients))]
+        loss, accuracy, excess = ([values[j] for values in rows] for j in range(3))
+        return Evaluation(
+            torch.tensor(loss, dtype=torch.float64),
+            None if None in accuracy else torch.tensor(accuracy, dtype=torch.float64),
+            None if None in excess else torch.tensor(excess, dtype=torch.float64),
+        )
+
+    def _judge(self, k: int, model: Models) -> tuple[float | None, float | None, float | None]:
+        """Loss, accuracy and excess loss of client k's model on its test data."""
+        test = self.clients[k].test
+        if not isinstance(test, Finite):
+            excess = float(test.excess(model))
+            return excess + test.floor, None, excess
+        loss = accuracy = 0.0
+        for places in torch.arange(len(test)).split(EVALUATION_BATCH):
+            inputs, targets = test.take(places)
+            output, share = functional_call(self.module, model, inputs), len(places) / len(test)
+            loss += share * float(self.loss(output, targets))
+            if self.problem.accuracy:
+                accuracy += share * float(self.problem.accuracy(output, targets))
+        return loss, accuracy if self.problem.accuracy else None, None

@@ -1,0 +1,104 @@
+"""N stacked models under one torch optimizer, kept as a value.
+
+Every element-wise optimizer (SGD with momentum, Adam, …) treats the N rows of a stacked tensor as N optimizers would.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.lr_scheduler import LRScheduler
+
+from ..errors import InputError
+
+Make = Callable[[list[Tensor]], torch.optim.Optimizer]  #: e.g. functools.partial(torch.optim.SGD, lr=0.1)
+Schedule = Callable[[torch.optim.Optimizer], LRScheduler]  #: e.g. functools.partial(StepLR, step_size=80)
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """A torch optimizer and its scheduler, which takes one step per round; a new value after every round."""
+
+    make: Make
+    schedule: Schedule | None = None
+    state: dict[str, Any] | None = None  #: of both, as torch gives it; None before the first round
+
+    def __post_init__(self) -> None:
+        if self.state is None:
+            check_elementwise(self.make)
+
+    @property
+    def lr(self) -> float:
+        """The step size of the coming round."""
+        if self.state is None:
+            return self.start({"probe": torch.zeros(1, 1)}, ["probe"]).lr
+        return float(self.state["optimizer"]["param_groups"][0]["lr"])
+
+    def start(self, models: dict[str, Tensor], names: Sequence[str]) -> "Running":
+        """Begin a round on a copy of `models`, training the tensors in `names`."""
+        return Running(self, models, names)
+
+
+class Running:
+    """One round of an optimizer, in place on its own copy of the models."""
+
+    def __init__(self, origin: Optimizer, models: dict[str, Tensor], names: Sequence[str]) -> None:
+        self.origin, self.names = origin, names
+        self.models = {name: tensor.clone() for name, tensor in models.items()}
+        self.torch = origin.make([self.models[name] for name in names])
+        self.scheduler = origin.schedule(self.torch) if origin.schedule else None
+        if origin.state is not None:
+            state = copy.deepcopy(origin.state)
+            self.torch.load_state_dict(state["optimizer"])
+            if self.scheduler:
+                self.scheduler.load_state_dict(state["scheduler"])
+
+    @property
+    def lr(self) -> float:
+        return float(self.torch.param_groups[0]["lr"])
+
+    def apply(self, gradients: dict[str, Tensor]) -> None:
+        """One update; tensors that are not trained (buffers) take the value given."""
+        for name, tensor in self.models.items():
+            if name in self.names:
+                tensor.grad = gradients[name]
+            elif name in gradients:
+                tensor.copy_(gradients[name])
+        self.torch.step()
+
+    def finish(self) -> tuple[dict[str, Tensor], Optimizer]:
+        """End the round: the models, and the optimizer for the next one."""
+        if self.scheduler:
+            self.scheduler.step()
+        for tensor in self.models.values():
+            tensor.grad = None
+        state = {
+            "optimizer": self.torch.state_dict(),
+            "scheduler": self.scheduler.state_dict() if self.scheduler else None,
+        }
+        return self.models, replace(self.origin, state=state)
+
+
+def check_elementwise(make: Make) -> None:
+    """Refuse an optimizer under which stacked models would not be independent: tried on two tiny models."""
+    start = torch.linspace(-1, 1, 12).reshape(2, 2, 3)
+    slopes = [start.flip(0) + 0.3, 7 * start - 0.2]  # rows of very different size: any mixing shows
+
+    def end(rows: slice) -> Tensor:
+        tensor = start[rows].clone()
+        optimizer = make([tensor])
+        for slope in slopes:
+            tensor.grad = slope[rows].clone()
+            optimizer.step()
+        return tensor
+
+    try:
+        stacked, alone = end(slice(0, 2)), torch.cat([end(slice(0, 1)), end(slice(1, 2))])
+    except (TypeError, RuntimeError, ValueError) as error:
+        raise InputError(f"the optimizer cannot be used: {error}") from error
+    if not torch.allclose(stacked, alone, rtol=1e-4, atol=1e-6):
+        raise InputError("the optimizer mixes the entries of a tensor, so one site's model would change another's: "
+                         "use an element-wise one such as SGD, Adam or AdamW")

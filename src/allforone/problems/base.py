@@ -1,0 +1,74 @@
+"""What is learned: the clients and their data, the model, the loss, and the settings that go with them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError
+from .data import Finite, Population, Stream
+
+Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
+
+
+class Client:
+    """One party: what it trains on, what it is judged on, and, where it is known, the cluster it belongs to.
+
+    `train` and `test` take a pair of tensors (inputs, targets), any torch Dataset with a length, or a stream.
+    """
+
+    def __init__(self, train: Any, test: Any, *, cluster: int | None = None, name: str | None = None) -> None:
+        self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train)
+        self.test: Finite | Population = test if isinstance(test, Population) else Finite(test)
+        self.cluster, self.name = cluster, name
+
+    @property
+    def size(self) -> int:
+        """Samples to train on; a stream counts as one, so that streams weigh the same."""
+        return len(self.train) if isinstance(self.train, Finite) else 1
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a problem is trained unless the user says otherwise."""
+
+    rounds: int = 100
+    inner: int = 1  #: updates per round, with the same weights
+    batch_size: int = 16
+    estimation: int = 512  #: samples per client and round from which the `paper` estimator reads similarity
+    optimizer: dict[str, Any] = field(default_factory=lambda: {"name": "SGD", "lr": 0.1})
+    scheduler: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    clients: Sequence[Client]
+    model: nn.Module | Callable[[], nn.Module]  #: a module, or a function that makes one (then drawn by the run's seed)
+    loss: Loss
+    accuracy: Loss | None = None  #: (output, target) → scalar in [0, 1], where there is one
+    settings: Settings = field(default_factory=Settings)
+    smoothness: float | None = None  #: β, where it is known
+    name: str = "problem"
+
+    def initial_model(self, seed: int) -> nn.Module:
+        if isinstance(self.model, nn.Module):
+            return self.model
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.model()
+        if not isinstance(module, nn.Module):
+            raise InputError(f"the model function returned {type(module).__name__}: it must return an nn.Module")
+        return module
+
+    @property
+    def clusters(self) -> list[int] | None:
+        """Each client's true cluster, or None where it is not known."""
+        found = [client.cluster for client in self.clients]
+        return None if None in found else found  # type: ignore[return-value]
+
+
+def accuracy(output: Tensor, target: Tensor) -> Tensor:
+    """The share of samples whose largest output is the target class."""
+    return (output.argmax(1) == target).double().mean()

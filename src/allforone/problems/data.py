@@ -1,0 +1,97 @@
+"""A client's data: finite sets and endless streams, drawn so that a batch depends on its name alone.
+
+A batch is a function of (seed, client, step, purpose). There is no cursor, so a resumed run sees the same batches
+as an uninterrupted one, and so does every fleet.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, TensorDataset, default_collate
+
+from ..errors import InputError
+
+Batch = tuple[Tensor, Tensor]
+
+
+@runtime_checkable
+class Stream(Protocol):
+    """Data without end, drawn anew at every step."""
+
+    def draw(self, size: int, generator: torch.Generator) -> Batch: ...
+
+
+@runtime_checkable
+class Population(Protocol):
+    """A distribution whose expected loss is known in closed form, in the place of test data."""
+
+    floor: float  #: the least expected loss any model can have
+
+    def excess(self, model: Mapping[str, Tensor]) -> Tensor: ...  #: expected loss of the model above the floor
+
+
+class Finite:
+    """A data set of known size: a pair of tensors, or any map-style torch Dataset, read item by item."""
+
+    def __init__(self, source: Any) -> None:
+        if isinstance(source, TensorDataset):
+            source = source.tensors
+        if isinstance(source, Sequence) and len(source) == 2 and all(isinstance(t, Tensor) for t in source):
+            inputs, targets = source
+            if len(inputs) != len(targets):
+                raise InputError(f"{len(inputs)} inputs but {len(targets)} targets: give one target for each input")
+            self.tensors: Batch | None = (inputs, targets)
+            self.size = len(inputs)
+        elif isinstance(source, Dataset) and hasattr(source, "__len__"):
+            self.tensors, self.items, self.size = None, source, len(source)
+        else:
+            raise InputError(
+                f"cannot read data from {type(source).__name__}: give a pair of tensors (inputs, targets), "
+                "a torch Dataset with a length, or an object with draw(size, generator)"
+            )
+
+    def __len__(self) -> int:
+        return self.size
+
+    def take(self, indices: Tensor) -> Batch:
+        if self.tensors is not None:
+            inputs, targets = self.tensors
+            return inputs[indices], targets[indices]
+        inputs, targets = default_collate([self.items[int(i)] for i in indices])
+        return inputs, targets
+
+
+def generator(*name: int | str) -> torch.Generator:
+    """A random generator that depends on its name alone."""
+    digest = hashlib.blake2b(repr(name).encode(), digest_size=8).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@lru_cache(maxsize=4096)
+def _permutation(size: int, *name: int | str) -> Tensor:
+    return torch.randperm(size, generator=generator(*name))
+
+
+def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int, purpose: str) -> Batch:
+    """The batch of `client` at `step`, for `purpose`.
+
+    A finite set is walked in epochs, each a fresh permutation: batch `step` is the places [step·size, (step+1)·size)
+    of the endless row of permutations, so that every sample is seen once per epoch and all batches are equally large.
+    """
+    if isinstance(data, Stream):
+        return data.draw(size, generator(seed, client, step, purpose))
+    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose))
+
+
+def places(length: int, size: int, *, seed: int, client: int, step: int, purpose: str) -> Tensor:
+    """Which samples of a finite set of `length` the batch of `step` holds."""
+    size = min(size, length)
+    first, last = step * size, (step + 1) * size - 1
+    epochs = range(first // length, last // length + 1)
+    row = torch.cat([_permutation(length, seed, client, purpose, epoch) for epoch in epochs])
+    start = first - epochs.start * length
+    return row[start : start + size]

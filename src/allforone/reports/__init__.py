@@ -1,0 +1,7 @@
+"""Figures, tables and the page that shows a run or a comparison."""
+
+from .figures import draw_curves
+from .page import write_report
+from .table import terminal_table
+
+__all__ = ["draw_curves", "terminal_table", "write_report"]

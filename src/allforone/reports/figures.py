@@ -1,0 +1,45 @@
+"""Publication figures, as PNG and PDF."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+
+from ..runs import Comparison
+from . import style
+from .curves import QUANTITIES, curve, quantities
+
+RC = {
+    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
+    "legend.frameon": False, "figure.dpi": 100, "savefig.dpi": 200, "pdf.fonttype": 42,
+}
+
+
+def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
+    """The most telling quantity by round and by gradient sample, shaded by its standard deviation."""
+    quantity = quantities(comparison)[0]
+    title, lower = QUANTITIES[quantity]
+    colours = style.colours(comparison.algorithms)
+    with plt.rc_context(RC):
+        figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout="constrained")
+        for name in comparison.algorithms:
+            line = curve(comparison, name, quantity)
+            mean, std = np.array(line.mean), np.array(line.std)
+            dashes = "--" if name == "oracle" else "-"
+            for axis, x in zip(axes, (line.rounds, line.samples), strict=True):
+                axis.plot(x, mean, dashes, color=colours[name], label=style.label(name), linewidth=1.6)
+                axis.fill_between(x, mean - std, mean + std, color=colours[name], alpha=0.13, linewidth=0)
+        axes[0].set(xlabel="round", ylabel=title)
+        axes[1].set(xlabel="gradient samples per client, estimation included")
+        if quantity == "accuracy":
+            low = min(min(curve(comparison, name, quantity).mean[1:] or [0]) for name in comparison.algorithms)
+            axes[0].set_ylim(max(0.0, low - 0.05), 1.0)
+        axes[0].legend(loc="lower right" if not lower else "lower left", fontsize=8)
+        paths = [out / "curves.png", out / "curves.pdf"]
+        for path in paths:
+            figure.savefig(path)
+        plt.close(figure)
+    return paths

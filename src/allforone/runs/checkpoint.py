@@ -1,0 +1,90 @@
+"""A run's state as one safetensors file: tensors by name, everything else as JSON in its header. Never pickle."""
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from ..algorithms import State
+from ..errors import InputError
+from ..fleet import Optimizer
+
+
+class Checkpoint(NamedTuple):
+    state: State
+    round: int  #: rounds done
+    samples: Tensor  #: [N], samples each client has drawn
+    seconds: float  #: of training so far
+
+
+def save(path: Path, checkpoint: Checkpoint) -> None:
+    state = checkpoint.state
+    tensors: dict[str, Tensor] = {}
+    content = {
+        "models": state.models, "memory": state.memory, "optimizer": state.optimizer.state,
+        "round": checkpoint.round, "samples": checkpoint.samples, "seconds": checkpoint.seconds,
+    }
+    header = json.dumps(_encode(content, "", tensors))
+    write_tensors(path, tensors, {"allforone": header})
+
+
+def load(path: Path, optimizer: Optimizer) -> Checkpoint:
+    """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in."""
+    tensors, metadata = read_tensors(path)
+    try:
+        content = _decode(json.loads(metadata["allforone"]), tensors)
+    except (KeyError, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: not a checkpoint of a run") from error
+    resumed = Optimizer(optimizer.make, optimizer.schedule, content["optimizer"])
+    state = State(content["models"], resumed, content["memory"])
+    return Checkpoint(state, content["round"], content["samples"], content["seconds"])
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write all or nothing: a reader never sees half a file."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
+    os.replace(unfinished, path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
+    except (FileNotFoundError, SafetensorError) as error:
+        raise InputError(f"{path}: missing or damaged ({error})") from error
+
+
+def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Tensor):
+        tensors[name] = value.detach().clone()
+        return {"tensor": name}
+    if isinstance(value, dict):
+        kind = "counter" if isinstance(value, Counter) else "dict"
+        return {kind: [[key, _encode(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        kind = "list" if isinstance(value, list) else "tuple"
+        return {kind: [_encode(item, f"{name}/{number}", tensors) for number, item in enumerate(value)]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(f"cannot save {name.strip('/')} ({type(value).__name__}): "
+                     "use an optimizer and scheduler whose state is made of tensors, numbers and texts")
+
+
+def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "tensor":
+        return tensors[content].clone() if content in tensors else torch.empty(0)
+    if kind in ("dict", "counter"):
+        pairs = {key: _decode(item, tensors) for key, item in content}
+        return Counter(pairs) if kind == "counter" else pairs
+    items = [_decode(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items

@@ -1,0 +1,178 @@
+"""Many runs of one problem, algorithms × seeds, each in its own folder, in parallel processes where that is faster."""
+
+import multiprocessing
+import os
+import queue
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ..errors import Diverged, InputError
+from .config import PAPER_SEEDS, RunConfig, load_problem, parse, resolve
+from .folder import Folder, refuse_used
+from .history import Round
+from .training import assemble, resume, run_config
+
+WORTH_PROCESSES = 20.0  # seconds of work left above which starting Python anew on every core pays
+
+
+class Job(NamedTuple):
+    config: RunConfig
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.config.algorithm.name}, seed {self.config.seed}"
+
+
+class Progress(NamedTuple):
+    """A round of one of the runs, for whoever watches."""
+
+    job: int
+    round: int
+    loss: float
+
+
+Watch = Callable[[Progress], None]
+
+
+def seeds(text: str) -> list[int]:
+    """'127,496' are these seeds; a lone number up to 20 is how many: '3' is the paper's three."""
+    try:
+        found = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise InputError(f"seeds '{text}': expected whole numbers such as 127,496,1729, or how many, such as 3") from None
+    if len(found) == 1 and "," not in text and 1 <= found[0] <= 20:
+        more = torch.randint(2000, 10**6, (20,), generator=torch.Generator().manual_seed(0)).tolist()
+        return [*PAPER_SEEDS, *more][: found[0]]
+    if not found or len(set(found)) != len(found):
+        raise InputError(f"seeds '{text}': give different whole numbers, such as 127,496,1729")
+    return found
+
+
+def plan(
+    base: dict[str, Any], algorithms: list[str], seed_list: list[int], out: Path, *, skip_impossible: bool = False
+) -> list[Job]:
+    """The runs of a comparison. `base` is a config without algorithm and seed; nothing is run or written yet.
+
+    With `skip_impossible`, the oracle is left out where the true clusters are not known.
+    """
+    if len(set(algorithms)) != len(algorithms) or not algorithms:
+        raise InputError(f"algorithms '{','.join(algorithms)}': give at least one, each once")
+    given = base.get("algorithm") or {}
+    options = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
+    if options and len(algorithms) > 1:
+        raise InputError(f"algorithm options {', '.join(options)} fit a single algorithm; give one in --algorithms")
+    configs = [parse({**base, "algorithm": {**options, "name": name}, "seed": seed_list[0]}) for name in algorithms]
+    problem = load_problem(configs[0].problem, seed_list[0])
+    if skip_impossible and problem.clusters is None:
+        configs = [config for config in configs if config.algorithm.name != "oracle"]
+    configs = [resolve(config, problem) for config in configs]
+    for config in configs:
+        assemble(config, problem)  # a mistake shows before the first hour of computing, not after
+    return [
+        Job(config.model_copy(update={"seed": seed}), out / "runs" / str(config.algorithm.name) / str(seed))
+        for config in configs for seed in seed_list
+    ]
+
+
+def compare(jobs: list[Job], out: Path, *, resumed: bool = False, workers: int | None = None,
+            watch: Watch | None = None) -> dict[str, str]:
+    """Run what is not done yet. Returns the reason for each run that diverged; the others are not held up by it."""
+    if not resumed:
+        refuse_used(out)
+    left = [number for number, job in enumerate(jobs) if not _finished(job)]
+    failed: dict[str, str] = {}
+    for number in {*range(len(jobs))} - {*left}:
+        if watch:
+            watch(Progress(number, jobs[number].config.rounds or 0, 0.0))
+
+    def note(number: int, reason: str | None) -> None:
+        if reason:
+            failed[jobs[number].name] = reason
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # one run, one core: the runs share the machine, and results do not depend on how many
+    try:
+        begin = time.monotonic()
+        if left:
+            note(left[0], _run(jobs[left[0]], left[0], watch))
+        cores = workers or os.cpu_count() or 1
+        spent, rest = time.monotonic() - begin, left[1:]
+        if cores > 1 and (workers or spent * len(rest) > WORTH_PROCESSES):
+            _run_in_processes(jobs, rest, cores, watch, note)
+        else:
+            for number in rest:
+                note(number, _run(jobs[number], number, watch))
+    finally:
+        torch.set_num_threads(threads)
+    return failed
+
+
+def _finished(job: Job) -> bool:
+    """Whether the folder holds this very run, done. Another run in its place is an error."""
+    if not (job.path / "config.yaml").exists():
+        return False
+    folder = Folder.open(job.path)
+    wanted = job.config.model_dump(exclude_none=True)
+    if folder.config != wanted:
+        different = sorted(key for key in {*folder.config, *wanted} if folder.config.get(key) != wanted.get(key))
+        raise InputError(f"{job.path} holds a run with another {', '.join(different)}: choose another --out")
+    return folder.finished
+
+
+def _run(job: Job, number: int, watch: Watch | None) -> str | None:
+    def on_round(round: Round) -> None:
+        if watch:
+            watch(Progress(number, round.number, float(round.evaluation.loss.mean())))
+
+    try:
+        if (job.path / "config.yaml").exists():
+            resume(job.path, on_round)
+        else:
+            run_config(job.config, job.path, on_round)
+    except Diverged as error:
+        return str(error)
+    return None
+
+
+_queue: Any = None  # in a worker process: where its progress goes
+
+
+def _enter_worker(progress: Any) -> None:
+    global _queue  # noqa: PLW0603  (a process pool hands over a queue in no other way)
+    _queue = progress
+    torch.set_num_threads(1)
+
+
+def _work(job: Job, number: int) -> str | None:
+    return _run(job, number, _queue.put)
+
+
+def _run_in_processes(
+    jobs: list[Job], numbers: Iterable[int], workers: int, watch: Watch | None, note: Callable[[int, str | None], None]
+) -> None:
+    context = multiprocessing.get_context("spawn")
+    progress = context.Queue()
+    with ProcessPoolExecutor(workers, context, _enter_worker, (progress,)) as pool:
+        futures: dict[int, Future[str | None]] = {number: pool.submit(_work, jobs[number], number) for number in numbers}
+        try:
+            while True:
+                over = all(future.done() for future in futures.values())
+                try:
+                    seen = progress.get(timeout=0.2)
+                    if watch:
+                        watch(seen)
+                except queue.Empty:
+                    if over:
+                        break
+        except BaseException:
+            for future in futures.values():
+                future.cancel()
+            raise
+    for number, future in futures.items():
+        note(number, future.result())

@@ -1,0 +1,214 @@
+"""What a run is told: options and YAML, checked once, resolved against the problem's own settings."""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, get_type_hints
+
+import torch
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+
+from ..algorithms import ALGORITHMS, Algorithm, default_weighting
+from ..errors import InputError, suggest
+from ..fleet import Optimizer
+from ..problems import PROBLEMS, Problem
+
+PAPER_SEEDS = (127, 496, 1729)
+
+
+class Choice(BaseModel):
+    """A name and the options that go with it; in YAML `{name: SGD, lr: 0.1}`, or the name alone."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run. What is None is taken from the problem's settings."""
+
+    model_config = ConfigDict(extra="forbid")
+    problem: Choice
+    algorithm: Choice = Choice(name="all-for-one-binary")
+    rounds: int | None = Field(None, ge=1)
+    inner: int | None = Field(None, ge=1)
+    batch_size: int | None = Field(None, ge=1)
+    optimizer: Choice | None = None
+    scheduler: Choice | None = None
+    seed: int = PAPER_SEEDS[0]
+    fleet: Literal["stacked", "loop"] = "stacked"
+    evaluate_every: int = Field(1, ge=1)
+
+    @field_validator("problem", "algorithm", "optimizer", "scheduler", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
+    """Check a config; an error says which key, what was expected, and the nearest name."""
+    if not isinstance(given, dict):
+        raise InputError(f"{source}: expected keys and values such as 'rounds: 100', got {type(given).__name__}")
+    try:
+        return RunConfig(**given)
+    except ValidationError as error:
+        raise InputError(explain(error, source, list(RunConfig.model_fields))) from None
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; give the path of a YAML config") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise InputError(f"{path}: expected keys and values such as 'rounds: 100'")
+    return content
+
+
+def explain(error: ValidationError, source: str, known: list[str]) -> str:
+    """Pydantic's findings as one line."""
+    said = []
+    for finding in error.errors():
+        key = ".".join(str(part) for part in finding["loc"])
+        if finding["type"] == "extra_forbidden":
+            said.append(f"unknown key '{key}'; {suggest(key, known)}")
+        elif finding["type"] == "missing":
+            said.append(f"'{key}' is missing")
+        else:
+            expected = finding["msg"].removeprefix("Input should be ").removeprefix("a valid ")
+            said.append(f"{key}: expected {expected}, got {finding['input']!r}")
+    return f"{source}: " + "; ".join(said)
+
+
+def checked_options(function: Callable[..., Any], options: dict[str, Any], where: str) -> dict[str, Any]:
+    """Options for a function, checked against its signature."""
+    hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)  # type: ignore[misc]
+    parameters = {
+        name: parameter for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
+    fields: dict[str, Any] = {
+        name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in parameters.items() if name != "seed"
+    }
+    model = create_model("Options", __config__=ConfigDict(extra="forbid"), **fields)
+    try:
+        return {name: getattr(model(**options), name) for name in options}
+    except ValidationError as error:
+        raise InputError(explain(error, where, list(fields) or ["(it takes no options)"])) from None
+
+
+def load_problem(choice: Choice, seed: int) -> Problem:
+    """A problem by its name, or from the user's file: `my_file.py:problem`."""
+    name = choice.name or ""
+    path, colon, attribute = name.rpartition(":")
+    if not colon:
+        if name not in PROBLEMS:
+            raise InputError(f"unknown problem '{name}'; {suggest(name, PROBLEMS)}, or your own as my_file.py:problem")
+        make = PROBLEMS[name]
+    else:
+        found = _from_file(Path(path), attribute)
+        if isinstance(found, Problem):
+            if choice.options:
+                raise InputError(f"{name} is a Problem, so it takes no options; make it a function to give it some")
+            return found
+        make = found
+    given = checked_options(make, choice.options, f"problem {name}")
+    if "seed" in inspect.signature(make).parameters:
+        given["seed"] = seed
+    problem = make(**given)
+    if not isinstance(problem, Problem):
+        raise InputError(f"{name} gave {type(problem).__name__}: it must return an allforone.Problem")
+    return problem
+
+
+def _from_file(path: Path, attribute: str) -> Any:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a problem of your own is given as path/to/file.py:name")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(path.stem, module)
+    try:
+        spec.loader.exec_module(module)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{path}: could not be loaded: {type(error).__name__}: {error}") from error
+    if not hasattr(module, attribute):
+        raise InputError(f"{path} has no '{attribute}'; {suggest(attribute, [n for n in vars(module) if n[0] != '_'])}")
+    return getattr(module, attribute)
+
+
+def resolve(config: RunConfig, problem: Problem) -> RunConfig:
+    """The same config with every default filled in from the problem."""
+    settings = problem.settings
+    optimizer = config.optimizer or Choice()
+    if optimizer.name in (None, settings.optimizer["name"]):
+        optimizer = Choice(**{**settings.optimizer, **optimizer.options})
+    scheduler = config.scheduler or (Choice(**settings.scheduler) if settings.scheduler else None)
+    make = known(ALGORITHMS, config.algorithm.name, "algorithm")
+    options = config.algorithm.options
+    takes = inspect.signature(make).parameters
+    if "samples" in takes:
+        options.setdefault("samples", settings.estimation)
+    if "weighting" in takes and options.get("weighting") is None:
+        options["weighting"] = default_weighting(problem.smoothness)
+    return config.model_copy(update={
+        "algorithm": Choice(name=config.algorithm.name, **options),
+        "rounds": config.rounds or settings.rounds,
+        "inner": config.inner or settings.inner,
+        "batch_size": config.batch_size or settings.batch_size,
+        "optimizer": optimizer,
+        "scheduler": scheduler,
+    })
+
+
+def known(table: dict[str, Any], name: str | None, what: str) -> Any:
+    if name not in table:
+        raise InputError(f"unknown {what} '{name}'; {suggest(name or '', table)}")
+    return table[name]
+
+
+def build_algorithm(choice: Choice) -> Algorithm:
+    make = known(ALGORITHMS, choice.name, "algorithm")
+    algorithm: Algorithm = make(**checked_options(make, choice.options, f"algorithm {choice.name}"))
+    return algorithm
+
+
+def build_optimizer(optimizer: Choice, scheduler: Choice | None) -> Optimizer:
+    """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name."""
+    make = _torch_class(torch.optim, torch.optim.Optimizer, optimizer, "optimizer")
+    if scheduler is None:
+        return Optimizer(make)
+    lr_scheduler = torch.optim.lr_scheduler
+    schedule = _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler")
+    built = Optimizer(make, schedule)
+    try:
+        assert built.lr > 0
+    except (TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"scheduler {scheduler.name}: {error}") from error
+    return built
+
+
+def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:
+    classes = {name: value for name, value in vars(module).items()
+               if isinstance(value, type) and issubclass(value, kind) and value is not kind and name[0] != "_"}
+    made = known(classes, choice.name, what)
+    takes = [name for name in inspect.signature(made).parameters if name not in ("params", "optimizer")]
+    for name, value in choice.options.items():
+        if name not in takes:
+            raise InputError(f"{what} {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
+        if name == "lr" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise InputError(f"{what} {choice.name}: lr is {value!r}: the step size must be a number above 0")
+    return partial(made, **choice.options)

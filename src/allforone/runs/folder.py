@@ -1,0 +1,131 @@
+"""A run on disk. One folder holds all that is needed to understand, resume or report it.
+
+    config.yaml             the resolved config
+    environment.json        versions, machine, command
+    clients.json            each client's name, true cluster and number of training samples
+    metrics.csv             one line per round and client, appended as the run goes
+    weights.safetensors     who listened to whom: weights and similarity, [rounds, N, N]
+    checkpoint.safetensors  the state, to resume from
+    models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
+"""
+
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import polars
+import torch
+import yaml
+from torch import Tensor
+
+from ..errors import InputError
+from ..fleet import Models
+from ..problems import Problem
+from . import checkpoint
+from .history import COLUMNS, History, Round
+
+PACKAGES = ("allforone", "torch", "numpy", "scikit-learn", "safetensors", "polars")
+
+
+class Folder:
+    def __init__(self, path: Path) -> None:
+        self.path = Path(path)
+
+    @classmethod
+    def create(cls, path: Path, config: dict[str, Any], problem: Problem) -> "Folder":
+        """A folder for a new run; one that already holds anything is left alone."""
+        folder = cls(path)
+        refuse_used(folder.path)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        folder._write("environment.json", json.dumps(environment(), indent=2))
+        folder._write("clients.json", json.dumps(
+            [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in problem.clients], indent=1
+        ))
+        folder._write("metrics.csv", ",".join(COLUMNS) + "\n")
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> "Folder":
+        folder = cls(path)
+        if not (folder.path / "config.yaml").is_file():
+            raise InputError(f"{path}: no run there (no config.yaml); give the folder that `allforone run --out` wrote")
+        return folder
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return dict(yaml.safe_load((self.path / "config.yaml").read_text()))
+
+    @property
+    def clients(self) -> list[dict[str, Any]]:
+        return list(json.loads((self.path / "clients.json").read_text()))
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "models.safetensors").is_file()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "checkpoint.safetensors"
+
+    def append(self, rounds: Iterable[Round]) -> None:
+        with (self.path / "metrics.csv").open("a") as file:
+            file.writelines(",".join("" if v is None else repr(v) for v in line) + "\n" for r in rounds
+                            for line in r.lines())
+
+    def save_weights(self, history: History) -> None:
+        tensors = {"rounds": torch.tensor(history.weight_rounds), "weights": history.weights.float()}
+        if history.similarity is not None:
+            tensors["similarity"] = history.similarity.float()
+        checkpoint.write_tensors(self.path / "weights.safetensors", tensors)
+
+    def save_models(self, models: Models) -> None:
+        checkpoint.write_tensors(self.path / "models.safetensors", models)
+
+    def models(self) -> Models:
+        return checkpoint.read_tensors(self.path / "models.safetensors")[0]
+
+    def metrics(self) -> polars.DataFrame:
+        schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
+        try:
+            return polars.read_csv(self.path / "metrics.csv", schema=schema)
+        except (FileNotFoundError, polars.exceptions.PolarsError) as error:
+            raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
+
+    def weights(self) -> dict[str, Tensor]:
+        """rounds [R], weights [R, N, N] and, where it was estimated, similarity [R, N, N]."""
+        path = self.path / "weights.safetensors"
+        return checkpoint.read_tensors(path)[0] if path.exists() else {}
+
+    def history(self, rounds: int) -> History:
+        """The first `rounds` rounds as they were; what was written after them is cut off the files."""
+        metrics = self.metrics().filter(polars.col("round") <= rounds)
+        temporary = self.path / "metrics.csv.unfinished"
+        metrics.write_csv(temporary)
+        os.replace(temporary, self.path / "metrics.csv")
+        return History.restored(metrics, self.weights(), rounds)
+
+    def _write(self, name: str, text: str) -> None:
+        (self.path / name).write_text(text)
+
+
+def refuse_used(path: Path) -> None:
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"{path} already exists and is not empty: nothing was overwritten; choose another --out, "
+                         "or go on with what is there (allforone resume RUN, allforone compare --resume)")
+
+
+def environment() -> dict[str, Any]:
+    return {
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "packages": {name: version(name) for name in PACKAGES},
+    }

@@ -1,0 +1,112 @@
+"""A comparison in numbers: each client's own model on its own test data, over clients and seeds."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import polars
+import torch
+from torch import Tensor
+
+from ..algorithms import ALGORITHMS
+from ..errors import InputError
+from .folder import Folder
+
+LEAST_EXCESS = 1e-28  # float64 cannot tell smaller excess losses from zero
+
+
+class FinishedRun(NamedTuple):
+    algorithm: str
+    seed: int
+    metrics: polars.DataFrame
+    weights: dict[str, Tensor]
+    config: dict[str, Any]
+
+
+class Comparison(NamedTuple):
+    problem: str
+    runs: list[FinishedRun]
+    sizes: list[int]  #: samples each client owns
+    clusters: list[int] | None
+
+    @property
+    def algorithms(self) -> list[str]:
+        return list(dict.fromkeys(run.algorithm for run in self.runs))
+
+    def of(self, algorithm: str) -> list[FinishedRun]:
+        return [run for run in self.runs if run.algorithm == algorithm]
+
+
+def read_run(path: Path) -> FinishedRun:
+    folder = Folder.open(path)
+    config = folder.config
+    return FinishedRun(config["algorithm"]["name"], config["seed"], folder.metrics(), folder.weights(), config)
+
+
+def read_comparison(path: Path) -> Comparison:
+    """The finished runs of a comparison's folder, or the one run of a run's folder."""
+    single = (path / "config.yaml").is_file()
+    places = [path] if single else sorted(file.parent for file in path.glob("runs/*/*/config.yaml"))
+    if not places:
+        raise InputError(f"{path}: no runs there; give a folder that `allforone run` or `allforone compare` wrote")
+    done = [place for place in places if single or Folder(place).finished]
+    if not done:
+        raise InputError(f"{path}: none of its {len(places)} runs is finished; go on with `allforone compare --resume`")
+    order = list(ALGORITHMS)
+    runs = sorted(map(read_run, done), key=lambda run: (order.index(run.algorithm), run.seed)
+                  if run.algorithm in order else (len(order), run.seed))
+    clients = Folder(done[0]).clients
+    clusters = [client["cluster"] for client in clients]
+    return Comparison(
+        Path(runs[0].config["problem"]["name"]).name, runs, [client["samples"] for client in clients],
+        None if None in clusters else clusters,
+    )
+
+
+def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:
+    """Final values: mean and std over clients and seeds (weighted by the clients' data if asked), and the worst client."""
+    return {
+        "problem": comparison.problem,
+        "weighted_by_data": weighted,
+        "algorithms": {name: _summary(comparison, name, weighted) for name in comparison.algorithms},
+    }
+
+
+def _summary(comparison: Comparison, algorithm: str, weighted: bool) -> dict[str, Any]:
+    runs = comparison.of(algorithm)
+    last = [run.metrics.filter(polars.col("round") == polars.col("round").max()).sort("client") for run in runs]
+    sizes = torch.tensor(comparison.sizes if weighted else [1] * len(comparison.sizes), dtype=torch.float64)
+
+    def values(column: str) -> Tensor | None:  # [seeds, clients]
+        if any(frame[column].null_count() for frame in last):
+            return None
+        return torch.tensor([frame[column].to_list() for frame in last], dtype=torch.float64)
+
+    excess = values("excess_loss")
+    samples, seconds = values("samples"), values("seconds")
+    assert samples is not None and seconds is not None
+    return {
+        "test_loss": statistics(values("loss"), sizes, worst="max"),
+        "test_accuracy": statistics(values("accuracy"), sizes, worst="min"),
+        "log10_excess_loss": statistics(None if excess is None else log10_excess(excess), sizes, worst="max"),
+        "gradient_samples_per_client": float(samples.mean()),
+        "seconds": float(seconds.mean()),
+        "seeds": [run.seed for run in runs],
+    }
+
+
+def statistics(values: Tensor | None, sizes: Tensor, worst: str) -> dict[str, float] | None:
+    """Of values [seeds, clients]: mean and std over all, and the mean over seeds of the worst client's."""
+    if values is None:
+        return None
+    share = (sizes / sizes.sum()).expand_as(values) / len(values)
+    mean = (share * values).sum()
+    edge = values.amax(1) if worst == "max" else values.amin(1)
+    return {
+        "mean": float(mean),
+        "std": float((share * (values - mean).square()).sum().sqrt()),
+        "worst_client": float(edge.mean()),
+    }
+
+
+def log10_excess(excess: Tensor) -> Tensor:
+    return excess.clamp(min=LEAST_EXCESS).log10()
