@@ -2,15 +2,14 @@
 
 from typing import Any
 
+from rich import box
 from rich.table import Table
-
-from . import style
 
 #: key in the summary → (title, whether lower is better, factor, format)
 COLUMNS = {
-    "log10_excess_loss": ("log10 excess loss", True, 1, ".1f"),
-    "test_accuracy": ("test accuracy %", False, 100, ".1f"),
-    "test_loss": ("test loss", True, 1, ".3g"),
+    "log10_excess_loss": ("log10 excess", True, 1, ".1f"),
+    "test_accuracy": ("accuracy %", False, 100, ".1f"),
+    "test_loss": ("loss", True, 1, ".2f"),
 }
 
 
@@ -37,19 +36,24 @@ def cell(row: dict[str, Any], key: str, part: str = "mean") -> str:
 def terminal_table(summary: dict[str, Any]) -> Table:
     keys = shown_columns(summary)
     weighted = ", weighted by data" if summary.get("weighted_by_data") else ""
-    table = Table(caption=f"{summary['problem']}: each client's own model on its own test data, "
-                          f"mean ± std over clients and seeds{weighted}")
-    table.add_column("algorithm")
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), collapse_padding=True, pad_edge=False, title=summary["problem"], title_justify="left",
+                  caption=f"Each client's own model on its own test data, mean ± std over clients and seeds{weighted}. "
+                          "worst: the worst client. samples: drawn per client, those for estimation included.",
+                  caption_justify="left")
+    table.add_column("algorithm", no_wrap=True)
     for key in keys:
-        table.add_column(COLUMNS[key][0], justify="right")
-        table.add_column("worst client", justify="right")
-    table.add_column("samples per client", justify="right")
-    table.add_column("seconds", justify="right")
+        table.add_column(COLUMNS[key][0], justify="right", no_wrap=True)
+        if key == keys[0]:
+            table.add_column("worst", justify="right", no_wrap=True)
+    table.add_column("samples", justify="right", no_wrap=True)
+    table.add_column("s", justify="right", no_wrap=True)
     winners = {key: best(summary, key) for key in keys}
     for name, row in summary["algorithms"].items():
         cells = []
         for key in keys:
             value = cell(row, key)
-            cells += [f"[bold green]{value}[/]" if winners[key] == name else value, cell(row, key, "worst_client")]
-        table.add_row(style.label(name), *cells, f"{row['gradient_samples_per_client']:.0f}", f"{row['seconds']:.2f}")
+            cells.append(f"[bold green]{value}[/]" if winners[key] == name else value)
+            if key == keys[0]:
+                cells.append(cell(row, key, "worst_client"))
+        table.add_row(name, *cells, f"{row['gradient_samples_per_client']:.0f}", f"{row['seconds']:.2f}")
     return table

@@ -1,0 +1,43 @@
+PYTHON ?= python3
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint pictures clean browser
+
+help:  ## list the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(INSTALLED): pyproject.toml
+	@test -d .venv || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(INSTALLED)  ## install, then compare the algorithms on synthetic data and on real digits (under two minutes)
+	@rm -rf out/demo
+	$(BIN)/allforone compare synthetic --out out/demo/synthetic
+	$(BIN)/allforone compare digits --out out/demo/digits
+	@echo && echo "Open out/demo/digits/report.html in a browser: drag the slider and watch the clusters form."
+
+test: $(INSTALLED) browser lint  ## everything CI runs: ruff, mypy, pytest
+	$(BIN)/pytest -n 2 --dist worksteal
+
+lint: $(INSTALLED)  ## ruff and mypy only
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
+	@rm -rf out/pictures
+	$(BIN)/allforone compare synthetic --out out/pictures/synthetic
+	$(BIN)/allforone compare digits --out out/pictures/digits
+	@mkdir -p docs/pictures
+	cp out/pictures/synthetic/curves.png docs/pictures/synthetic.png
+	cp out/pictures/digits/curves.png docs/pictures/digits.png
+
+browser:  # pages are tested in a real browser; installed where this user may, else those tests say why they are skipped
+	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "no Chromium here: the tests of the report's page will be skipped"
+
+clean:  ## remove .venv and out
+	rm -rf .venv out

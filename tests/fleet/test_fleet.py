@@ -1,0 +1,143 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.func import functional_call
+
+import allforone as afo
+from allforone.fleet import Loop, Optimizer, Stacked, row
+from allforone.problems.data import draw
+
+from .models import problem
+
+FLEETS = [Loop, Stacked]
+
+
+class Forbidden:
+    """A client whose data must not be touched."""
+
+    def draw(self, size, generator):
+        if self.armed:
+            raise AssertionError("a pair of weight 0 was computed")
+        return torch.zeros(size, 2), torch.zeros(size, 1)
+
+    armed = False
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+@pytest.mark.parametrize("width", [1, 20_000])  # small: all models at once; large: one by one
+def test_pairs_of_weight_zero_are_never_computed(fleet, width):
+    forbidden = Forbidden()
+    data = (torch.randn(4, 2), torch.randn(4, 1))
+    clients = [afo.Client(data, data), afo.Client(data, data), afo.Client(forbidden, data)]
+    made = fleet(afo.Problem(clients, lambda: nn.Sequential(nn.Linear(2, width), nn.Linear(width, 1)), F.mse_loss),
+                 seed=0, batch_size=2)
+    forbidden.armed = True
+    mix = torch.tensor([[0.5, 0.5, 0], [0, 1, 0], [0.2, 0.8, 0]])
+    made.gradients(made.initial(), mix, 0)
+    assert made.samples.tolist() == [2, 2, 0]
+    with pytest.raises(AssertionError, match="weight 0"):
+        made.gradients(made.initial(), torch.eye(3), 1)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_a_row_of_zeros_gives_no_gradient(fleet):
+    made = fleet(problem("perceptron"), seed=0)
+    mix = torch.eye(4)
+    mix[2] = 0
+    gradients = made.gradients(made.initial(), mix, 0)
+    for tensor in gradients.values():
+        assert tensor[2].count_nonzero() == 0
+        assert tensor[1].count_nonzero() > 0
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+@pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
+@given(weights=st.lists(st.floats(-2, 2), min_size=4, max_size=4))
+def test_gradients_are_linear_in_the_weights(fleet, model, weights):
+    made = fleet(problem(model), seed=0)
+    models = made.initial()
+    each = [made.gradients(models, torch.eye(4)[[k] * 4], 5) for k in range(4)]  # row i: g_k(θ_i)
+    mixed = made.gradients(models, torch.tensor([weights] * 4), 5)
+    for name in made.trained:
+        expected = sum(w * gradient[name] for w, gradient in zip(weights, each, strict=True))
+        torch.testing.assert_close(mixed[name], expected, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_running_statistics_follow_the_owners_data_only(fleet):
+    made = fleet(problem("batch norm"), seed=0)
+    models = made.initial()
+    mix = torch.full((4, 4), 0.25)
+    after = made.gradients(models, mix, 0)
+    module = made.module.train()
+    for i in range(4):
+        own, _ = draw(made.clients[i].train, 5, seed=0, client=i, step=0, purpose="update")
+        expected = {name: tensor.clone() for name, tensor in row(models, i).items()}
+        functional_call(module, expected, own)
+        for name in ("1.running_mean", "1.running_var", "1.num_batches_tracked"):
+            torch.testing.assert_close(after[name][i], expected[name])
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_comparing_does_not_move_anything(fleet):
+    made = fleet(problem("batch norm"), seed=0)
+    models = made.initial()
+    before = {name: tensor.clone() for name, tensor in models.items()}
+    module = {name: tensor.clone() for name, tensor in made.module.state_dict().items()}
+    made.compare(models, 0, 9)
+    for name, tensor in models.items():
+        assert tensor.equal(before[name])
+    for name, tensor in made.module.state_dict().items():
+        assert tensor.equal(module[name])
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+@pytest.mark.parametrize("model", ["perceptron", "batch norm", "dropout"])
+def test_descend_leaves_its_arguments_as_they_were(fleet, model):
+    made = fleet(problem(model), seed=0)
+    models = made.initial()
+    optimizer = Optimizer(lambda p: torch.optim.Adam(p, lr=0.1))
+    _, optimizer = made.descend(models, torch.eye(4), optimizer, range(2))
+    before = {name: tensor.clone() for name, tensor in models.items()}
+    first, _ = made.descend(models, torch.eye(4), optimizer, range(2, 5))
+    again, _ = made.descend(models, torch.eye(4), optimizer, range(2, 5))
+    for name in models:
+        assert models[name].equal(before[name])
+        assert first[name].equal(again[name])
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_estimation_uses_samples_apart_from_the_updates(fleet):
+    made = fleet(problem("linear"), seed=0)
+    update = made.batches(torch.ones(4, dtype=torch.bool), 0, "update", 5)
+    compare = made.batches(torch.ones(4, dtype=torch.bool), 0, "compare", 5)
+    assert not any(update[k][0].equal(compare[k][0]) for k in range(4))
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_pair_statistics_are_those_of_the_gradients(fleet):
+    made = fleet(problem("linear"), seed=0)
+    models = {name: tensor + 0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1))
+              for name, tensor in made.initial().items()}
+    distance, norm = made.compare(models, 3, 6)
+    for i in range(4):
+        vectors = []
+        for k in range(4):
+            x, y = draw(made.clients[k].train, 6, seed=0, client=k, step=3, purpose="compare")
+            leaves = {name: tensor.clone().requires_grad_() for name, tensor in row(models, i).items()}
+            loss = F.cross_entropy(functional_call(made.module, leaves, x), y)
+            vectors.append(torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(leaves.values()))]))
+        for k in range(4):
+            assert distance[i, k] == pytest.approx(float((vectors[k] - vectors[i]).square().sum()), rel=1e-3, abs=1e-9)
+            assert norm[i, k] == pytest.approx(float(vectors[k].square().sum()), rel=1e-3)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_a_batch_is_never_larger_than_the_data(fleet):
+    made = fleet(problem("linear", sizes=(3, 12)), seed=0)
+    made.gradients(made.initial(), torch.eye(4), 0)
+    made.compare(made.initial(), 0, 100)
+    assert made.samples.tolist() == [3 + 3, 5 + 12, 3 + 3, 5 + 12]

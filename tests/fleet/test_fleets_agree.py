@@ -1,0 +1,93 @@
+"""The fast fleet gives what the plain loop gives, for every algorithm and every kind of model."""
+
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import allforone as afo
+from allforone.algorithms import ALGORITHMS
+from allforone.fleet import Loop, Optimizer, Stacked
+
+from .models import MODELS, problem
+
+
+def options(name: str) -> dict:
+    return {"samples": 9} if name.startswith("all-for-one") else {}
+
+
+def run(fleet, algorithm, rounds=2, inner=2, make=partial(torch.optim.SGD, lr=0.05, momentum=0.9)):
+    state = algorithm.init(fleet.initial(), Optimizer(make))
+    for number in range(rounds):
+        state, info = algorithm.step(state, fleet, range(number * inner, (number + 1) * inner))
+    return state, info
+
+
+def assert_same(fast, plain):
+    for name in plain:
+        torch.testing.assert_close(fast[name], plain[name], rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_stacked_equals_loop(algorithm, model):
+    subject = problem(model)
+    made = ALGORITHMS[algorithm](**options(algorithm))
+    fast, plain = (fleet(subject, seed=3) for fleet in (Stacked, Loop))
+    (fast_state, fast_info), (plain_state, plain_info) = run(fast, made), run(plain, made)
+    assert_same(fast_state.models, plain_state.models)
+    torch.testing.assert_close(fast_info.weights, plain_info.weights, rtol=1e-3, atol=1e-5)
+    assert fast.samples.equal(plain.samples)
+    torch.testing.assert_close(fast.evaluate(fast_state.models).loss, plain.evaluate(plain_state.models).loss,
+                               rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_comparisons_agree(model):
+    fast, plain = (fleet(problem(model), seed=3) for fleet in (Stacked, Loop))
+    for ours, theirs in zip(fast.compare(fast.initial(), 7, 9), plain.compare(plain.initial(), 7, 9), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
+def test_clients_of_unequal_size_agree(model):
+    subject = problem(model, sizes=(3, 12, 7))
+    fast, plain = (fleet(subject, seed=3) for fleet in (Stacked, Loop))
+    made = ALGORITHMS["all-for-one-binary"](samples=9)
+    assert_same(run(fast, made)[0].models, run(plain, made)[0].models)
+    assert fast.samples.equal(plain.samples)
+
+
+def batch_loss(output, target):
+    """Not a mean over samples: one minus a soft Dice over the batch."""
+    chosen = output.softmax(1).gather(1, target[:, None])
+    return 1 - 2 * chosen.sum() / (output.softmax(1).sum() + len(target)) + F.cross_entropy(output, target).square()
+
+
+@pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
+def test_losses_that_are_not_means_over_samples_agree(model):
+    fast, plain = (fleet(problem(model, loss=batch_loss), seed=3) for fleet in (Stacked, Loop))
+    made = ALGORITHMS["oracle"]()
+    assert_same(run(fast, made)[0].models, run(plain, made)[0].models)
+
+
+@pytest.mark.parametrize("size", [2, 10])
+def test_the_synthetic_problem_agrees_in_double_precision(size):
+    subject = afo.synthetic(seed=3, dimension=size, clients=6)
+    made = ALGORITHMS["all-for-one-continuous"](samples=2)
+    fast, plain = (run(fleet(subject, seed=3), made, rounds=8, make=partial(torch.optim.SGD, lr=0.1))[0].models
+                   for fleet in (Stacked, Loop))
+    torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
+
+
+def test_the_ways_are_chosen_by_trying_them():
+    ways = {}
+    for model in MODELS:
+        fleet = Stacked(problem(model), seed=3)
+        ways[model] = "all at once" if fleet.vectorises else "concatenated" if fleet.concatenates else "one by one"
+    assert ways == {
+        "linear": "all at once", "perceptron": "all at once", "wide": "concatenated", "convolution": "all at once",
+        "batch norm": "one by one", "group norm": "all at once", "dropout": "one by one", "tied": "all at once",
+        "frozen": "all at once", "gate": "concatenated", "centred": "one by one", "noisy": "one by one",
+    }
