@@ -1,6 +1,10 @@
+import sys
+
 import pytest
 import torch
 from hypothesis import settings
+
+from allforone import cli as command_line
 
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fixed")
@@ -9,3 +13,21 @@ settings.load_profile("fixed")
 @pytest.fixture(autouse=True)
 def _one_thread():
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    """Runs a command as the shell would: (exit code, standard output, standard error)."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["allforone", *map(str, arguments)])
+        monkeypatch.setenv("COLUMNS", "100")
+        code = 0
+        try:
+            command_line.main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run

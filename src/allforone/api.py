@@ -73,7 +73,7 @@ def train(
         raise InputError(f"fleet is {fleet!r}: must be one of {', '.join(FLEETS)}")
     if metric == "auto":
         metric = accuracy if _has_classes(clients) else None
-    problem = Problem(clients, model, loss, metric, smoothness=smoothness)  # type: ignore[arg-type]
+    problem = Problem(clients, model, loss, metric, smoothness=smoothness)
     run = Run(
         FLEETS[fleet](problem, seed=seed, batch_size=batch_size),
         algorithm or AllForOne(),

@@ -2,6 +2,8 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,7 +12,7 @@ import yaml
 from rich.console import Console
 
 from .algorithms import ALGORITHMS
-from .errors import AllForOneError, Diverged, InputError, suggest
+from .errors import AllForOneError, InputError, suggest
 from .problems import PROBLEMS
 from .progress import follow, follow_many
 from .reports import draw_curves, terminal_table, write_report
@@ -63,6 +65,18 @@ def settings(
     return given
 
 
+class Stopped(AllForOneError):  # noqa: N818  (not a mistake: the user pressed Ctrl-C)
+    """Ctrl-C: what was done is kept."""
+
+
+@contextmanager
+def stoppable(again: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped; what was done is kept. Go on with: {again}") from None
+
+
 def _choice(value: Any) -> dict[str, Any]:
     return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
 
@@ -113,7 +127,7 @@ def run(
     refuse_used(path)
     parts, resolved = prepare(checked)
     folder = Folder.create(path, resolved.model_dump(exclude_none=True), parts.fleet.problem)
-    with follow(parts.rounds) as on_round:
+    with stoppable(f"allforone resume {path}"), follow(parts.rounds) as on_round:
         train_run(parts, folder, on_round)
     show_run(path)
 
@@ -129,7 +143,7 @@ def resume(run: Annotated[Path, typer.Argument(help="The folder of a run that wa
         raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
     if folder.config["problem"]["name"] == "python":
         raise InputError(f"{run}: started from Python; go on there with train(..., out='{run}', resume=True)")
-    with follow(int(folder.config["rounds"])) as on_round:
+    with stoppable(f"allforone resume {run}"), follow(int(folder.config["rounds"])) as on_round:
         resume_run(run, on_round)
     show_run(run)
 
@@ -171,12 +185,13 @@ def compare(
     path = out or Path("out") / f"compare-{name}"
     if not resume:
         refuse_used(path)
-    names = list(ALGORITHMS) if algorithms == "all" else [part.strip() for part in algorithms.split(",") if part.strip()]
+    names = [*ALGORITHMS] if algorithms == "all" else [name.strip() for name in algorithms.split(",") if name.strip()]
     for wanted in names:
         if wanted not in ALGORITHMS:
             raise InputError(f"unknown algorithm '{wanted}'; {suggest(wanted, ALGORITHMS)}")
     jobs = plan(given, names, parse_seeds(seeds), path, skip_impossible=algorithms == "all")
-    with follow_many(jobs) as watch:
+    again = " ".join(["allforone", *(a for a in sys.argv[1:] if a != "--resume"), "--resume"])
+    with stoppable(again), follow_many(jobs) as watch:
         failed = run_comparison(jobs, path, resumed=resume, workers=workers, watch=watch)
     for job, reason in failed.items():
         print(f"allforone: {job}: {reason}", file=sys.stderr)
@@ -210,16 +225,6 @@ def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
 def main() -> None:
     try:
         app()
-    except Diverged as error:
-        fail(str(error))
     except AllForOneError as error:
-        fail(str(error))
-    except KeyboardInterrupt:
-        print("\nallforone: stopped; what was done is kept. Go on with `allforone resume RUN` "
-              "or `allforone compare … --resume`", file=sys.stderr)
-        sys.exit(130)
-
-
-def fail(message: str) -> None:
-    print("allforone: " + " ".join(message.split()), file=sys.stderr)
-    sys.exit(2)
+        print("allforone: " + " ".join(str(error).split()), file=sys.stderr)
+        sys.exit(130 if isinstance(error, Stopped) else 2)

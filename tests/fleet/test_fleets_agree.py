@@ -17,7 +17,10 @@ def options(name: str) -> dict:
     return {"samples": 9} if name.startswith("all-for-one") else {}
 
 
-def run(fleet, algorithm, rounds=2, inner=2, make=partial(torch.optim.SGD, lr=0.05, momentum=0.9)):
+MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
+
+
+def run(fleet, algorithm, rounds=2, inner=2, make=MOMENTUM):
     state = algorithm.init(fleet.initial(), Optimizer(make))
     for number in range(rounds):
         state, info = algorithm.step(state, fleet, range(number * inner, (number + 1) * inner))

@@ -1,5 +1,6 @@
 """An algorithm is two functions on plain state: `init`, and `step`, which is one round."""
 
+from abc import ABC, abstractmethod
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -33,15 +34,15 @@ class Algorithm(Protocol):
         ...
 
 
-class Weighted:
+class Weighted(ABC):
     """θ_i ← θ_i − η Σ_k α_ik g_k(θ_i). All-for-one, its oracle and Local differ by one function, `collaborate`."""
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         return State(models, optimizer, {})
 
+    @abstractmethod
     def collaborate(self, state: State, fleet: Fleet, step: int) -> Info:
         """The weights of the coming round."""
-        raise TypeError(f"{type(self).__name__} must say with whom each client collaborates")
 
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
         info = self.collaborate(state, fleet, steps.start)

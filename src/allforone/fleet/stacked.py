@@ -1,9 +1,9 @@
 """The fast fleet of this process.
 
-Σ_k mix[m, k] g_k(θ_m) is the gradient of one weighted loss over the concatenated batches of the collaborators, so a model
-costs one forward and one backward pass, whatever their number. Small models are moreover computed all at once (`vmap`).
-Where a layer mixes the samples of a batch (BatchNorm) or draws at random (dropout), concatenation would change the
-result; there each client's batch passes on its own. Which case holds is tried out, not declared.
+Σ_k mix[m, k] g_k(θ_m) is the gradient of one weighted loss over the concatenated batches of the collaborators, so a
+model costs one forward and one backward pass, whatever their number. Small models are moreover computed all at once
+(`vmap`). Where a layer mixes the samples of a batch (BatchNorm) or draws at random (dropout), concatenation would
+change the result; there each client's batch passes on its own. Which case holds is tried out, not declared.
 """
 
 from collections.abc import Callable
@@ -177,7 +177,7 @@ class Stacked(InProcess):
         stacked = ({name: t[None] for name, t in trained.items()}, {name: t[None] for name, t in fixed.items()})
         fast, _ = vmap(grad(self._weighted_loss, has_aux=True))(*stacked, inputs, targets, weights[None])
         plain = [self.gradient(model, 0, 0, batch, 0)[0] for batch in pair]
-        return all(_close(fast[name][0], sum(w * g[name] for w, g in zip(weights, plain, strict=True)))  # type: ignore[arg-type]
+        return all(_close(fast[name][0], weights[0] * plain[0][name] + weights[1] * plain[1][name])
                    for name in self.trained)
 
 

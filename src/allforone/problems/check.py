@@ -60,14 +60,14 @@ def _check_loss(problem: Problem, model: nn.Module, client: Client, batch: Batch
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"{where}: loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)} each: "
+            f"{where}: loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}: "
             f"{reason.rstrip('.')}. Class labels must be int64 (targets.long()), "
             "regression targets must have the dtype and shape of the model's output"
         ) from error
     finally:
         model.train(was_training)
     if not isinstance(loss, Tensor) or loss.dim() != 0:
-        raise InputError(f"{where}: the loss must be a scalar tensor, a mean over the batch; reduce it, e.g. loss.mean()")
+        raise InputError(f"{where}: the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
     if not loss.isfinite():
         raise InputError(f"{where}: the loss of the initial model is {loss.item()}; check its data and the model")
 

@@ -24,8 +24,8 @@ def digits(
 ) -> Problem:
     """Handwritten digits and a network of one hidden layer. With the cluster split, even clients see 0–4, odd 5–9.
 
-    Half of each client's images test its model: the set is small, so this leaves little to train on (where collaboration
-    matters) and enough to tell algorithms apart.
+    Half of each client's images test its model: the set is small, so this leaves little to train on, where
+    collaboration matters, and enough to tell algorithms apart.
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share is {test_share}: must be between 0 and 1")

@@ -1,6 +1,7 @@
 """Publication figures, as PNG and PDF."""
 
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 
@@ -12,7 +13,7 @@ from ..runs import Comparison
 from . import style
 from .curves import QUANTITIES, curve, quantities
 
-RC = {
+RC: dict[Any, Any] = {
     "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
     "legend.frameon": False, "figure.dpi": 100, "savefig.dpi": 200, "pdf.fonttype": 42,
 }
@@ -36,7 +37,7 @@ def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
         axes[1].set(xlabel="gradient samples per client, estimation included")
         if quantity == "accuracy":
             means = [curve(comparison, name, quantity).mean for name in comparison.algorithms]
-            axes[0].set_ylim(max(0.0, min(mean[len(mean) // 6] for mean in means) - 0.1), 1.01)  # the first rush left out
+            axes[0].set_ylim(max(0.0, min(mean[len(mean) // 6] for mean in means) - 0.1), 1.01)  # not the first rush
         axes[0].legend(loc="lower right" if not lower else "lower left", fontsize=8)
         paths = [out / "curves.png", out / "curves.pdf"]
         for path in paths:

@@ -10,21 +10,21 @@ from plotly.offline import get_plotlyjs
 from ..runs import Comparison, summarise
 from . import style
 from .curves import QUANTITIES, curve, quantities
-from .table import COLUMNS, best, cell, shown_columns
+from .table import cells
 
 MOST_FRAMES = 120  # of the weights, per algorithm
 
 
 def write_report(comparison: Comparison, path: Path) -> Path:
     template = files("allforone.reports").joinpath("report.html").read_text()
-    data = json.dumps(page_data(comparison), separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    data = json.dumps(page_data(comparison), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(template.replace("/*PLOTLY*/", get_plotlyjs()).replace("/*DATA*/", data))
     return path
 
 
 def page_data(comparison: Comparison) -> dict[str, Any]:
-    summary = summarise(comparison)
+    titles, rows = cells(summarise(comparison))
     names, drawn = comparison.algorithms, quantities(comparison)
     clusters = comparison.clusters
     order = sorted(range(len(comparison.sizes)), key=lambda i: (clusters[i] if clusters else 0, i))
@@ -39,23 +39,9 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
         "quantities": {name: QUANTITIES[name][0] for name in drawn},
         "curves": {q: {name: curve(comparison, name, q)._asdict() for name in names} for q in drawn},
         "weights": {name: _frames(comparison, name) for name in names},
-        "table": _table(summary),
+        "table": {"head": ["algorithm", *titles], "rows": {name: [cell._asdict() for cell in row]
+                                                           for name, row in rows.items()}},
     }
-
-
-def _table(summary: dict[str, Any]) -> dict[str, Any]:
-    keys = shown_columns(summary)
-    winners = {key: best(summary, key) for key in keys}
-    head = ["algorithm", *(title for key in keys for title in (COLUMNS[key][0], "worst client")),
-            "samples per client", "seconds"]
-    rows = []
-    for name, row in summary["algorithms"].items():
-        cells: list[dict[str, Any]] = [{"text": style.label(name)}]
-        for key in keys:
-            cells += [{"text": cell(row, key), "best": winners[key] == name}, {"text": cell(row, key, "worst_client")}]
-        cells += [{"text": f"{row['gradient_samples_per_client']:.0f}"}, {"text": f"{row['seconds']:.2f}"}]
-        rows.append({"name": name, "cells": cells})
-    return {"head": head, "rows": rows}
 
 
 def _frames(comparison: Comparison, algorithm: str) -> dict[str, Any]:

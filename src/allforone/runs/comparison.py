@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import queue
+import signal
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -45,7 +46,7 @@ def seeds(text: str) -> list[int]:
     try:
         found = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InputError(f"seeds '{text}': expected whole numbers such as 127,496,1729, or how many, such as 3") from None
+        raise InputError(f"seeds '{text}': expected whole numbers such as 127,496,1729, or how many: 3") from None
     if len(found) == 1 and "," not in text and 1 <= found[0] <= 20:
         more = torch.randint(2000, 10**6, (20,), generator=torch.Generator().manual_seed(0)).tolist()
         return [*PAPER_SEEDS, *more][: found[0]]
@@ -140,26 +141,35 @@ def _run(job: Job, number: int, watch: Watch | None) -> str | None:
     return None
 
 
-_queue: Any = None  # in a worker process: where its progress goes
+class _Worker:
+    """In a worker process: where its progress goes, and whether to stop."""
+
+    progress: Any
+    stop: Any
 
 
-def _enter_worker(progress: Any) -> None:
-    global _queue  # noqa: PLW0603  (a process pool hands over a queue in no other way)
-    _queue = progress
+def _enter_worker(progress: Any, stop: Any) -> None:
+    _Worker.progress, _Worker.stop = progress, stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which tells the workers to stop
     torch.set_num_threads(1)
 
 
 def _work(job: Job, number: int) -> str | None:
-    return _run(job, number, _queue.put)
+    def watch(seen: Progress) -> None:
+        if _Worker.stop.is_set():
+            raise KeyboardInterrupt
+        _Worker.progress.put(seen)
+
+    return _run(job, number, watch)
 
 
 def _run_in_processes(
     jobs: list[Job], numbers: Iterable[int], workers: int, watch: Watch | None, note: Callable[[int, str | None], None]
 ) -> None:
     context = multiprocessing.get_context("spawn")
-    progress = context.Queue()
-    with ProcessPoolExecutor(workers, context, _enter_worker, (progress,)) as pool:
-        futures: dict[int, Future[str | None]] = {number: pool.submit(_work, jobs[number], number) for number in numbers}
+    progress, stop = context.Queue(), context.Event()
+    with ProcessPoolExecutor(workers, context, _enter_worker, (progress, stop)) as pool:
+        futures: dict[int, Future[str | None]] = {j: pool.submit(_work, jobs[j], j) for j in numbers}
         try:
             while True:
                 over = all(future.done() for future in futures.values())
@@ -171,6 +181,7 @@ def _run_in_processes(
                     if over:
                         break
         except BaseException:
+            stop.set()
             for future in futures.values():
                 future.cancel()
             raise

@@ -91,7 +91,7 @@ def explain(error: ValidationError, source: str, known: list[str]) -> str:
 
 def checked_options(function: Callable[..., Any], options: dict[str, Any], where: str) -> dict[str, Any]:
     """Options for a function, checked against its signature."""
-    hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)  # type: ignore[misc]
+    hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)
     parameters = {
         name: parameter for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)

@@ -63,7 +63,7 @@ def read_comparison(path: Path) -> Comparison:
 
 
 def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:
-    """Final values: mean and std over clients and seeds (weighted by the clients' data if asked), and the worst client."""
+    """Final values: mean and std over clients and seeds, weighted by their data if asked, and the worst client."""
     return {
         "problem": comparison.problem,
         "weighted_by_data": weighted,

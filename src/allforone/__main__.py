@@ -1,0 +1,5 @@
+"""`python -m allforone` is the command line."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,176 @@
+"""Runs that are stopped, killed or diverge lose nothing, and go on as if nothing had happened."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from functools import partial
+
+import polars
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import allforone as afo
+from allforone.runs import Folder, parse, prepare, resume, run_config, training
+
+CONFIG = {"problem": {"name": "digits", "clients": 4}, "rounds": 6, "inner": 2,
+          "algorithm": {"name": "all-for-one-binary", "samples": 20},
+          "optimizer": {"name": "Adam", "lr": 0.01}, "scheduler": {"name": "MultiStepLR", "milestones": [2, 4]}}
+
+
+def stop_after(rounds):
+    def on_round(round):
+        if round.number == rounds:
+            raise KeyboardInterrupt
+
+    return on_round
+
+
+def assert_same_run(one, other):
+    ours, theirs = Folder.open(one), Folder.open(other)
+    for name, tensor in theirs.models().items():
+        assert ours.models()[name].equal(tensor), name
+    assert ours.metrics().drop("seconds").equals(theirs.metrics().drop("seconds"))
+    for name, tensor in theirs.weights().items():
+        assert ours.weights()[name].equal(tensor), name
+
+
+@pytest.mark.parametrize("algorithm", ["all-for-one-binary", "fedavg"])
+@pytest.mark.parametrize("rounds", [0, 1, 4])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm, rounds):
+    config = parse({**CONFIG, "algorithm": {"name": algorithm}})
+    run_config(config, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        run_config(config, tmp_path / "stopped", stop_after(rounds))
+    assert not Folder.open(tmp_path / "stopped").finished
+    resume(tmp_path / "stopped")
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+
+
+def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    run_config(parse(CONFIG), tmp_path / "whole")
+    out = tmp_path / "killed"
+    script = f"""
+import os, signal
+from allforone.runs import parse, run_config, training
+training.CHECKPOINT_SECONDS = 0.0
+def on_round(round):
+    if round.number == 4: os.kill(os.getpid(), signal.SIGKILL)
+run_config(parse({CONFIG!r}), __import__('pathlib').Path({str(out)!r}), on_round)
+"""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    killed = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert Folder.open(out).metrics()["round"].max() == 4  # written, but after the last checkpoint
+    resume(out)
+    assert_same_run(out, tmp_path / "whole")
+
+
+def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
+    out = tmp_path / "run"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allforone", "run", "digits", "--rounds", "100000", "--out", str(out)],
+        stderr=subprocess.PIPE, text=True,
+    )
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (out / "metrics.csv").exists():
+        time.sleep(0.2)
+    time.sleep(1.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"Go on with: allforone resume {out}" in err
+    assert "Traceback" not in err
+    done = Folder.open(out).metrics()["round"].max()
+    assert done >= 1
+    run, _ = prepare(parse({**Folder.open(out).config, "rounds": done + 1}))
+    training.train(run, Folder.open(out))
+    assert Folder.open(out).metrics()["round"].max() == done + 1
+
+
+def exploding(rounds):
+    """A problem whose second client diverges: its inputs are large for the step."""
+    torch.manual_seed(0)
+    data = [(torch.randn(8, 3) * (1 if k == 0 else 1e4), torch.randn(8, 1)) for k in range(2)]
+    return partial(afo.train, nn.Linear(3, 1), [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.05,
+                   rounds=rounds, algorithm=afo.Local())
+
+
+def test_a_loss_that_is_not_finite_stops_at_once_and_keeps_what_was_before(tmp_path):
+    with pytest.raises(afo.Diverged, match=r"round \d+, client 1: .*everything up to round \d+ is kept") as caught:
+        exploding(200)(out=tmp_path / "run")
+    folder = Folder.open(tmp_path / "run")
+    kept = folder.metrics()["round"].max()
+    assert f"up to round {kept} is kept" in str(caught.value)
+    assert folder.metrics()["loss"].is_finite().all()
+    assert folder.weights()["rounds"].tolist() == list(range(1, kept + 1))
+    assert folder.checkpoint.exists()
+    assert not folder.finished
+    exploding(kept)()  # one round less is fine
+    with pytest.raises(afo.Diverged):
+        exploding(kept + 1)()
+
+
+@pytest.mark.parametrize("fleet", ["stacked", "loop"])
+def test_nan_that_appears_in_the_loss_names_round_and_client(fleet):
+    data = (torch.ones(8, 3), torch.ones(8, 1))
+    clients = [afo.Client(data, data) for _ in range(3)]
+
+    def loss(output, target):
+        return F.mse_loss(output, target) + torch.where(output.mean() > 0.9, torch.nan, 0.0)
+
+    model = nn.Linear(3, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    # the output nears 1 by a factor 0.6 a step and passes 0.9 with the fifth
+    with pytest.raises(afo.Diverged, match=r"round 5, client 0: .*not finite at step 4"):
+        afo.train(model, clients, loss=loss, lr=0.05, rounds=50, fleet=fleet, algorithm=afo.Local())
+
+
+def test_a_diverging_algorithm_does_not_hold_up_the_others(cli, tmp_path):
+    (tmp_path / "mine.py").write_text("""
+import torch, torch.nn.functional as F
+from torch import nn
+import allforone as afo
+torch.manual_seed(0)
+data = [(torch.randn(8, 3) * (1e4 if k else 1), torch.randn(8, 1)) for k in range(2)]
+problem = afo.Problem([afo.Client(d, d) for d in data], nn.Linear(3, 1), F.mse_loss)
+""")
+    code, _, err = cli("compare", f"{tmp_path / 'mine.py'}:problem", "--algorithms", "local,fedavg", "--lr", 1e-9,
+                         "--rounds", 5, "--seeds", "1,2", "--out", tmp_path / "calm")
+    assert code == 0, err
+    code, _, err = cli("compare", f"{tmp_path / 'mine.py'}:problem", "--algorithms", "local,fedavg", "--lr", 0.05,
+                         "--rounds", 100, "--seeds", "1,2", "--out", tmp_path / "wild")
+    assert code == 2
+    assert "local, seed 1: round" in err
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run_config(parse(CONFIG), tmp_path / "run", stop_after(2))
+    path = tmp_path / "run" / "checkpoint.safetensors"
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: missing or damaged"):
+        resume(tmp_path / "run")
+
+
+def test_training_from_python_can_be_resumed_there(tmp_path, cli):
+    torch.manual_seed(0)
+    data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+    model = nn.Linear(3, 1)
+    train = partial(afo.train, model, [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.01,
+                    out=tmp_path / "run")
+    train(rounds=3)
+    code, _, err = cli("resume", tmp_path / "run")
+    assert code == 2
+    assert "is finished" in err
+    longer = train(rounds=5, resume=True)
+    whole = afo.train(model, [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.01, rounds=5)
+    for name in whole.stacked:
+        assert longer.stacked[name].equal(whole.stacked[name])
+    assert longer.metrics.drop("seconds").equals(whole.metrics.drop("seconds"))
+    assert longer.metrics.filter(polars.col("round") == 5).height == 3

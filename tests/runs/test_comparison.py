@@ -1,0 +1,83 @@
+import json
+
+import polars
+import pytest
+import torch
+
+from allforone.runs import Folder
+from allforone.runs.summary import statistics
+
+OPTIONS = ["digits", "-p", "clients=4", "--rounds", "3", "--inner", "2", "--seeds", "1,2"]
+
+
+@pytest.fixture
+def comparison(cli, tmp_path):
+    code, printed, err = cli("compare", *OPTIONS, "--out", tmp_path / "out")
+    assert code == 0, err
+    return tmp_path / "out", printed
+
+
+def test_a_comparison_gives_table_summary_figures_and_page(comparison):
+    out, printed = comparison
+    for name in ("all-for-one-binary", "all-for-one-continuous", "oracle", "local", "fedavg"):
+        assert name in printed
+    assert {path.name for path in out.iterdir()} == {"summary.json", "curves.png", "curves.pdf", "report.html", "runs"}
+    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
+    assert (out / "curves.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_summary_is_what_the_runs_say(comparison):
+    out, _ = comparison
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["problem"] == "digits"
+    for name, row in summary["algorithms"].items():
+        frames = [Folder.open(out / "runs" / name / seed).metrics().filter(polars.col("round") == 3)
+                  for seed in ("1", "2")]
+        together = polars.concat(frames)
+        assert row["test_loss"]["mean"] == pytest.approx(together["loss"].mean())
+        assert row["test_loss"]["std"] == pytest.approx(together["loss"].std(ddof=0))
+        assert row["test_loss"]["worst_client"] == pytest.approx(sum(f["loss"].max() for f in frames) / 2)
+        assert row["test_accuracy"]["mean"] == pytest.approx(together["accuracy"].mean())
+        assert row["test_accuracy"]["worst_client"] == pytest.approx(sum(f["accuracy"].min() for f in frames) / 2)
+        assert row["log10_excess_loss"] is None
+        assert row["gradient_samples_per_client"] == together["samples"].mean()
+        assert row["seconds"] > 0
+
+
+def test_processes_give_the_same_as_one_process(comparison, cli, tmp_path):
+    out, _ = comparison
+    assert cli("compare", *OPTIONS, "--workers", 2, "--out", tmp_path / "parallel")[0] == 0
+    one, two = (json.loads((folder / "summary.json").read_text()) for folder in (out, tmp_path / "parallel"))
+    for name in one["algorithms"]:
+        for key in ("test_loss", "test_accuracy", "gradient_samples_per_client"):
+            assert one["algorithms"][name][key] == two["algorithms"][name][key]
+
+
+def test_clients_can_be_weighted_by_their_data():
+    values = torch.tensor([[1.0, 3.0]])
+    plain = statistics(values, torch.tensor([1.0, 1.0]), worst="max")
+    weighted = statistics(values, torch.tensor([3.0, 1.0]), worst="max")
+    assert plain == {"mean": 2.0, "std": 1.0, "worst_client": 3.0}
+    assert weighted["mean"] == 1.5
+    assert weighted["std"] == pytest.approx(0.75**0.5)
+
+
+def test_the_option_to_weight_by_data_reaches_the_summary(cli, tmp_path):
+    options = ("digits", "-p", "split=dirichlet", "-p", "clients=4", "--rounds", 1, "--seeds", "1,",
+               "--algorithms", "local", "--out", tmp_path / "out")
+    assert cli("compare", *options)[0] == 0
+    plain = json.loads((tmp_path / "out" / "summary.json").read_text())
+    code, printed, _ = cli("report", tmp_path / "out", "--weighted")
+    weighted = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert code == 0
+    assert "weighted by" in printed
+    assert weighted["weighted_by_data"]
+    assert weighted["algorithms"]["local"]["test_loss"] != plain["algorithms"]["local"]["test_loss"]
+
+
+def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
+    assert cli("compare", "synthetic", "-p", "clients=4", "--rounds", 3, "--seeds", "1,",
+               "--algorithms", "local,oracle", "--out", tmp_path / "out")[0] == 0
+    rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
+    assert rows["local"]["test_accuracy"] is None
+    assert rows["oracle"]["log10_excess_loss"]["mean"] < rows["local"]["log10_excess_loss"]["mean"]

@@ -1,0 +1,84 @@
+"""A wrong config says which key, what was expected, and the nearest name: one line, exit code 2, nothing written."""
+
+import pytest
+
+from allforone.errors import InputError
+from allforone.runs import parse, seeds
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["run", "digitz"], "unknown problem 'digitz'; did you mean 'digits'?"),
+    (["run", "digits", "--algorithm", "lokal"], "unknown algorithm 'lokal'; did you mean 'local'?"),
+    (["run", "digits", "-p", "client=4"], "unknown key 'client'; did you mean 'clients'?"),
+    (["run", "digits", "-p", "clients=many"], "clients: expected integer"),
+    (["run", "digits", "-p", "split=none"], "split: expected 'cluster', 'iid', 'dirichlet' or 'shards', got 'none'"),
+    (["run", "digits", "-p", "clients"], "expected name=value"),
+    (["run", "digits", "-a", "treshold=0.2"], "did you mean 'threshold'?"),
+    (["run", "digits", "-a", "threshold=0"], "threshold λ is 0.0: must be in (0, 1]"),
+    (["run", "digits", "-a", "threshold=1.5"], "must be in (0, 1]"),
+    (["run", "digits", "-a", "weighting=none"], "expected 'definition' or 'normalised'"),
+    (["run", "digits", "--algorithm", "local", "-a", "threshold=0.2"], "unknown key 'threshold'"),
+    (["run", "digits", "--lr", "-0.1"], "lr is -0.1: the step size must be a number above 0"),
+    (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),
+    (["run", "digits", "--optimizer", "Adm"], "unknown optimizer 'Adm'; did you mean 'Adam'?"),
+    (["run", "digits", "--optimizer", "LBFGS"], "the optimizer"),
+    (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked' or 'loop', got 'clouds'"),
+    (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
+    (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
+    (["compare", "digits", "--algorithms", "local,local"], "each once"),
+    (["compare", "digits", "--seeds", "a,b"], "expected whole numbers"),
+    (["compare", "digits", "--seeds", "5,5"], "different whole numbers"),
+    (["compare", "digits", "--algorithms", "local,fedavg", "-a", "samples=3"], "fit a single algorithm"),
+    (["resume", "nowhere"], "no run there"),
+    (["report", "nowhere"], "no runs there"),
+])
+def test_a_mistake_gets_one_line_and_exit_code_two(cli, tmp_path, arguments, said):
+    out = ["--out", tmp_path / "out"] if arguments[0] in ("run", "compare") else []
+    code, _, err = cli(*arguments, *out)
+    assert code == 2
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("roundz: 3", "unknown key 'roundz'; did you mean 'rounds'?"),
+    ("rounds: many", "rounds: expected integer"),
+    ("optimizer: {name: SGD, lrr: 3}", "unknown key 'lrr'; did you mean 'lr'?"),
+    ("scheduler: {name: StepLR}", "scheduler StepLR"),
+    ("scheduler: StepLRR", "did you mean 'StepLR'?"),
+    ("- a\n- b", "expected keys and values"),
+    ("a: [1", "not YAML"),
+])
+def test_a_wrong_yaml_file_is_named(cli, tmp_path, text, said):
+    (tmp_path / "settings.yaml").write_text(text)
+    code, _, err = cli("run", "digits", "--config", tmp_path / "settings.yaml", "--out", tmp_path / "out")
+    assert code == 2
+    assert said in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_output_folder_that_holds_a_run_is_left_alone(cli, tmp_path):
+    out = tmp_path / "out"
+    quick = ("digits", "--rounds", 1, "--out", out)
+    assert cli("run", *quick)[0] == 0
+    before = {path: path.read_bytes() for path in out.iterdir()}
+    for command in (("run", *quick), ("compare", *quick)):
+        code, _, err = cli(*command)
+        assert code == 2
+        assert "already exists and is not empty: nothing was overwritten" in err
+    assert before == {path: path.read_bytes() for path in out.iterdir()}
+
+
+def test_seeds_are_a_list_or_a_number_of_them():
+    assert seeds("3") == [127, 496, 1729]
+    assert seeds("127") == [127]
+    assert seeds("5,9") == [5, 9]
+    assert seeds("7,") == [7]
+    assert seeds("5")[:3] == [127, 496, 1729]
+    assert len(set(seeds("20"))) == 20
+
+
+def test_a_config_is_a_mapping():
+    with pytest.raises(InputError, match="expected keys"):
+        parse([])  # type: ignore[arg-type]

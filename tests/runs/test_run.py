@@ -1,0 +1,128 @@
+"""A run and its folder."""
+
+import json
+
+import polars
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from allforone.runs import Folder, parse, run_config
+
+QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2,
+         "algorithm": {"name": "all-for-one-binary", "samples": 20}}
+
+
+def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
+    out = tmp_path / "run"
+    code, printed, _ = cli("run", "digits", "-p", "clients=4", "--rounds", 3, "--inner", 2, "-a", "samples=20",
+                           "--lr", 0.3, "--out", out)
+    assert code == 0
+    assert "report.html" in printed
+    config = yaml.safe_load((out / "config.yaml").read_text())
+    assert config == {
+        "problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2, "batch_size": 16, "seed": 127,
+        "algorithm": {"name": "all-for-one-binary", "samples": 20, "weighting": "normalised"},
+        "optimizer": {"name": "SGD", "lr": 0.3}, "fleet": "stacked", "evaluate_every": 1,
+    }
+    environment = json.loads((out / "environment.json").read_text())
+    assert environment["packages"]["torch"].startswith("2.13.0")
+    metrics = Folder.open(out).metrics()
+    assert metrics.height == 4 * 4  # rounds 0 to 3, four clients
+    last = metrics.filter(polars.col("round") == 3)
+    assert last["samples"].to_list() == [3 * (20 + 2 * 16)] * 4
+    assert last["weight_sum"].to_list() == pytest.approx([1.0] * 4)
+    assert last.select("loss", "accuracy", "collaborators", "seconds").null_count().sum_horizontal().item() == 0
+    weights = load_file(out / "weights.safetensors")
+    assert weights["weights"].shape == weights["similarity"].shape == (3, 4, 4)
+    models = load_file(out / "models.safetensors")
+    assert models["0.weight"].shape == (4, 32, 64)
+
+
+def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
+    def final(name, seed):
+        return run_config(parse({**QUICK, "seed": seed}), tmp_path / name).stacked
+
+    one, same, other = final("one", 1), final("same", 1), final("other", 2)
+    assert all(one[name].equal(same[name]) for name in one)
+    assert not all(one[name].equal(other[name]) for name in one)
+
+
+def test_both_fleets_write_the_same_metrics(tmp_path):
+    frames = []
+    for fleet in ("stacked", "loop"):
+        run_config(parse({**QUICK, "fleet": fleet}), tmp_path / fleet)
+        frames.append(Folder.open(tmp_path / fleet).metrics().drop("seconds"))
+    for column in frames[0].columns:
+        ours, theirs = (torch.tensor(f[column].fill_null(-1).cast(polars.Float64).to_list()) for f in frames)
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-4, msg=column)
+
+
+def test_yaml_and_options_together_options_win(cli, tmp_path):
+    config = tmp_path / "settings.yaml"
+    config.write_text("problem: {name: digits, clients: 4}\nrounds: 2\nalgorithm: local\n"
+                      "optimizer: {name: Adam, lr: 0.01}\nscheduler: {name: StepLR, step_size: 1}\n")
+    out = tmp_path / "run"
+    assert cli("run", "digits", "--config", config, "--rounds", 1, "--out", out)[0] == 0
+    resolved = Folder.open(out).config
+    assert (resolved["rounds"], resolved["algorithm"], resolved["optimizer"]) == (
+        1, {"name": "local"}, {"name": "Adam", "lr": 0.01})
+    assert resolved["problem"]["clients"] == 4
+    again = tmp_path / "again"
+    assert cli("run", "digits", "--config", out / "config.yaml", "--out", again)[0] == 0
+    assert Folder.open(again).config == resolved
+
+
+def test_rounds_between_evaluations_are_not_judged_but_their_weights_are_kept(tmp_path):
+    run_config(parse({**QUICK, "rounds": 5, "evaluate_every": 2}), tmp_path / "run")
+    folder = Folder.open(tmp_path / "run")
+    assert folder.metrics()["round"].unique().sort().to_list() == [0, 2, 4, 5]
+    assert folder.weights()["rounds"].tolist() == [1, 2, 3, 4, 5]
+
+
+OWN = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+import allforone as afo
+
+def problem(seed, clients: int = 3):
+    torch.manual_seed(seed)
+    data = [(torch.randn(20, 5), torch.randn(20, 1)) for _ in range(clients)]
+    return afo.Problem([afo.Client(d, d) for d in data], lambda: nn.Linear(5, 1), F.mse_loss)
+
+fixed = problem(0)
+nothing = lambda: 3
+"""
+
+
+@pytest.mark.parametrize("name", ["problem", "fixed"])
+def test_a_users_own_file_runs(cli, tmp_path, name):
+    (tmp_path / "mine.py").write_text(OWN)
+    code, printed, err = cli("run", f"{tmp_path / 'mine.py'}:{name}", "--rounds", 2, "--out", tmp_path / "run")
+    assert code == 0, err
+    assert "loss" in printed
+    assert cli("compare", f"{tmp_path / 'mine.py'}:{name}", "--rounds", 2, "--seeds", "1,2",
+               "--out", tmp_path / "comparison")[0] == 0
+    assert set(json.loads((tmp_path / "comparison" / "summary.json").read_text())["algorithms"]) == {
+        "all-for-one-binary", "all-for-one-continuous", "local", "fedavg"}  # no true clusters, so no oracle
+
+
+def test_a_users_file_takes_options(cli, tmp_path):
+    (tmp_path / "mine.py").write_text(OWN)
+    mine = f"{tmp_path / 'mine.py'}:problem"
+    assert cli("run", mine, "-p", "clients=5", "--rounds", 1, "--out", tmp_path / "run")[0] == 0
+    assert len(Folder.open(tmp_path / "run").clients) == 5
+
+
+@pytest.mark.parametrize(("name", "said"), [
+    ("mine.py:porblem", "did you mean 'problem'"), ("mine.py:nothing", "must return an allforone.Problem"),
+    ("other.py:problem", "no such file"),
+])
+def test_a_users_file_that_does_not_fit_is_explained(cli, tmp_path, name, said):
+    (tmp_path / "mine.py").write_text(OWN)
+    code, _, err = cli("run", tmp_path / name, "--out", tmp_path / "run")
+    assert code == 2
+    assert said in err
+    assert not (tmp_path / "run").exists()
