@@ -10,7 +10,7 @@ from allforone.runs import Folder
 
 
 def test_a_stopped_comparison_goes_on_and_ends_as_if_never_stopped(tmp_path, cli):
-    options = ["digits", "-p", "clients=4", "--algorithms", "local,fedavg", "--seeds", "1,2,3", "--rounds", "60"]
+    options = ["digits", "-p", "clients=4", "--algorithms", "local,fedavg", "--seeds", "1,2,3", "--rounds", "25"]
     out = tmp_path / "stopped"
     process = subprocess.Popen(
         [sys.executable, "-m", "allforone", "compare", *options, "--workers", "2", "--out", str(out)],

@@ -5,7 +5,6 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from sklearn.datasets import load_digits
 from torch import nn
 
 from ..errors import InputError
@@ -29,6 +28,8 @@ def digits(
     """
     if not 0 < test_share < 1:
         raise InputError(f"test_share is {test_share}: must be between 0 and 1")
+    from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
+
     images, labels = load_digits(return_X_y=True)
     inputs = torch.from_numpy(images).float() / 16
     targets = torch.from_numpy(labels).long()

@@ -3,10 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 import numpy as np
 
 from ..runs import Comparison
@@ -21,11 +17,15 @@ RC: dict[Any, Any] = {
 
 def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
     """The most telling quantity by round and by gradient sample, shaded by its standard deviation."""
+    from matplotlib import rc_context  # slow to import, so only when something is drawn
+    from matplotlib.figure import Figure
+
     quantity = quantities(comparison)[0]
     title, lower = QUANTITIES[quantity]
     colours = style.colours(comparison.algorithms)
-    with plt.rc_context(RC):
-        figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.2), sharey=True, layout="constrained")
+    with rc_context(RC):
+        figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+        axes = figure.subplots(1, 2, sharey=True)
         for name in comparison.algorithms:
             line = curve(comparison, name, quantity)
             mean, std = np.array(line.mean), np.array(line.std)
@@ -42,5 +42,4 @@ def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
         paths = [out / "curves.png", out / "curves.pdf"]
         for path in paths:
             figure.savefig(path)
-        plt.close(figure)
     return paths

@@ -1,0 +1,59 @@
+"""What the documents show works as shown."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from allforone.runs import Folder
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(document, language):
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(), re.MULTILINE | re.DOTALL)
+    return [text for spoken, text in fenced if spoken == language]
+
+
+PYTHON = [(path.name, number, code) for path in DOCUMENTS for number, code in enumerate(blocks(path, "python"))]
+
+
+@pytest.mark.parametrize(("name", "number", "code"), PYTHON, ids=lambda value: str(value)[:20])
+def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scope = {}
+    exec(compile(code, f"{name} block {number}", "exec"), scope)
+    assert len(scope["result"].models) == len(scope["clients"])
+    if "report(" in code:
+        assert (tmp_path / "out" / "report.html").stat().st_size > 1e6
+
+
+def test_the_commands_of_the_readme_run_in_their_order(tmp_path, monkeypatch, cli):
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    lines = [line for block in blocks(ROOT / "README.md", "") for line in block.splitlines()
+             if line.startswith("allforone")]
+    assert len(lines) >= 5
+    for line in lines:
+        code, _, err = cli(*shlex.split(line, comments=True)[1:])
+        assert code == 0, f"{line}: {err}"
+    for path in ("out/digits", "out/local", "out/sites", "out/comparison"):
+        assert (tmp_path / path / "report.html").exists()
+
+
+def test_the_config_of_the_guide_is_taken_whole(tmp_path, cli):
+    (text,) = blocks(ROOT / "docs" / "guide.md", "yaml")
+    (tmp_path / "settings.yaml").write_text(text)
+    options = ("--config", tmp_path / "settings.yaml", "--rounds", 2)
+    code, _, err = cli("run", "synthetic", *options, "--out", tmp_path / "run")
+    assert code == 0, err
+    assert Folder.open(tmp_path / "run").config == {**yaml.safe_load(text), "rounds": 2}
+
+
+def test_links_between_documents_lead_somewhere():
+    for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
+        for link in re.findall(r"\]\(([^)#]+)", document.read_text()):
+            assert link.startswith("http") or (document.parent / link).exists(), f"{document.name}: {link}"
