@@ -8,15 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 
-from .algorithms import ALGORITHMS
-from .errors import AllForOneError, InputError, suggest
+from .algorithms import ALGORITHMS, PAPER_ALGORITHMS
+from .errors import AllForOneError, InputError
 from .problems import PROBLEMS
 from .progress import follow, follow_many
 from .reports import draw_curves, terminal_table, write_report
-from .runs import Comparison, Folder, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
+from .runs import Comparison, Folder, pairs, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
 from .runs import compare as run_comparison
 from .runs import resume as resume_run
 from .runs import seeds as parse_seeds
@@ -55,9 +54,9 @@ def settings(
     if ":" in problem:  # so that the run can be resumed from another folder
         path, _, attribute = problem.rpartition(":")
         problem = f"{Path(path).resolve()}:{attribute}"
-    given["problem"] = {**_choice(given.get("problem")), "name": problem, **_pairs(problem_options, "-p")}
+    given["problem"] = {**_choice(given.get("problem")), "name": problem, **pairs(problem_options or [], "-p")}
     if algorithm_options:
-        given["algorithm"] = {**_choice(given.get("algorithm")), **_pairs(algorithm_options, "-a")}
+        given["algorithm"] = {**_choice(given.get("algorithm")), **pairs(algorithm_options, "-a")}
     if optimizer or lr is not None:
         chosen = {} if optimizer else _choice(given.get("optimizer"))
         given["optimizer"] = {**chosen, **({"name": optimizer} if optimizer else {}),
@@ -79,19 +78,6 @@ def stoppable(again: str) -> Iterator[None]:
 
 def _choice(value: Any) -> dict[str, Any]:
     return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
-
-
-def _pairs(given: list[str] | None, flag: str) -> dict[str, Any]:
-    pairs = {}
-    for text in given or []:
-        key, equals, value = text.partition("=")
-        if not equals:
-            raise InputError(f"{flag} {text}: expected name=value, such as {flag} dimension=10")
-        try:
-            pairs[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(f"{flag} {text}: cannot read the value; quote it as in YAML") from None
-    return pairs
 
 
 @app.command()
@@ -158,7 +144,8 @@ def show_run(path: Path) -> None:
 @app.command()
 def compare(
     problem: Problem,
-    algorithms: Annotated[str, typer.Option(help="Names separated by commas, or all.")] = "all",
+    algorithms: Annotated[str, typer.Option(
+        help=f"Names separated by commas, or all, the paper's. Known: {', '.join(ALGORITHMS)}.")] = "all",
     seeds: Annotated[str, typer.Option(
         help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")] = "127,496,1729",
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/compare-PROBLEM.")] = None,
@@ -177,6 +164,8 @@ def compare(
 
       allforone compare digits --algorithms all-for-one-binary,local,fedavg --seeds 3
 
+      allforone compare digits --algorithms local,ditto,ditto:penalty=1,ditto:as_published=true
+
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option)
@@ -185,10 +174,8 @@ def compare(
     path = out or Path("out") / f"compare-{name}"
     if not resume:
         refuse_used(path)
-    names = [*ALGORITHMS] if algorithms == "all" else [name.strip() for name in algorithms.split(",") if name.strip()]
-    for wanted in names:
-        if wanted not in ALGORITHMS:
-            raise InputError(f"unknown algorithm '{wanted}'; {suggest(wanted, ALGORITHMS)}")
+    named = [name.strip() for name in algorithms.split(",") if name.strip()]
+    names = PAPER_ALGORITHMS if algorithms == "all" else named
     jobs = plan(given, names, parse_seeds(seeds), path, skip_impossible=algorithms == "all")
     again = " ".join(["allforone", *(a for a in sys.argv[1:] if a != "--resume"), "--resume"])
     with stoppable(again), follow_many(jobs) as watch:

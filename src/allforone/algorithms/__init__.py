@@ -4,10 +4,15 @@ from collections.abc import Callable
 
 from ..collaboration import Paper, binary, continuous
 from .all_for_one import AllForOne, Weighting, default_weighting
+from .apfl import Apfl
 from .base import Algorithm, Info, State
+from .cobo import CoBo
+from .ditto import Ditto
 from .fedavg import FedAvg
+from .ifca import Ifca
 from .local import Local
 from .oracle import Oracle
+from .wga_bc import WgaBc
 
 
 def all_for_one_binary(
@@ -20,16 +25,34 @@ def all_for_one_continuous(samples: int = 512, weighting: Weighting | None = Non
     return AllForOne(continuous(), Paper(samples), weighting)
 
 
+def fedavg(proximal: float = 0.0) -> FedAvg:
+    return FedAvg(proximal)
+
+
+def fedavg_finetune(proximal: float = 0.0, finetune: int = 5) -> FedAvg:
+    return FedAvg(proximal, finetune)
+
+
 #: name on the command line → function from options to an algorithm
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "all-for-one-binary": all_for_one_binary,
     "all-for-one-continuous": all_for_one_continuous,
     "oracle": Oracle,
     "local": Local,
-    "fedavg": FedAvg,
+    "fedavg": fedavg,
+    "ditto": Ditto,
+    "cobo": CoBo,
+    "wga-bc": WgaBc,
+    "apfl": Apfl,
+    "fedavg-finetune": fedavg_finetune,
+    "ifca": Ifca,
 }
 
+#: the algorithms that the paper compares
+PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
+
 __all__ = [
-    "ALGORITHMS", "Algorithm", "AllForOne", "FedAvg", "Info", "Local", "Oracle", "State", "Weighting",
-    "all_for_one_binary", "all_for_one_continuous", "default_weighting",
+    "ALGORITHMS", "PAPER_ALGORITHMS", "Algorithm", "AllForOne", "Apfl", "CoBo", "Ditto", "FedAvg", "Ifca", "Info",
+    "Local", "Oracle", "State", "Weighting", "WgaBc", "all_for_one_binary", "all_for_one_continuous",
+    "default_weighting",
 ]

@@ -1,8 +1,9 @@
 """An algorithm is two functions on plain state: `init`, and `step`, which is one round."""
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from ..fleet import Fleet, Models, Optimizer
@@ -13,7 +14,7 @@ class State(NamedTuple):
 
     models: Models  #: client i's own model in row i
     optimizer: Optimizer  #: of these models
-    memory: dict[str, Tensor]  #: whatever else it keeps, by name
+    memory: dict[str, Any]  #: whatever else it keeps, by name: tensors, models, optimizers
 
 
 class Info(NamedTuple):
@@ -49,3 +50,8 @@ class Weighted(ABC):
         mix = info.weights if info.scale is None else info.scale[:, None] * info.weights
         models, optimizer = fleet.descend(state.models, mix, state.optimizer, steps)
         return state._replace(models=models, optimizer=optimizer), info
+
+
+def alone(fleet: Fleet) -> Tensor:
+    """α = I: every client listens to itself only."""
+    return torch.eye(len(fleet.sizes), dtype=torch.float64)

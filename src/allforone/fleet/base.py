@@ -37,6 +37,7 @@ class Fleet(Protocol):
     clusters: list[int] | None  #: true clusters, where known
     smoothness: float | None  #: β, where known
     samples: Tensor  #: [N], samples each client has drawn so far: a ledger, nothing depends on it
+    trained: list[str]  #: the names of the parameters; what else a model holds are buffers and frozen parameters
 
     def gradients(self, models: Models, mix: Tensor, step: int) -> Models:
         """Row m: Σ_k mix[m, k] · g_k(θ_m), on a fresh batch of every client k with mix[m, k] ≠ 0, never of the others.
@@ -54,6 +55,10 @@ class Fleet(Protocol):
 
     def compare(self, models: Models, step: int, samples: int) -> PairStatistics:
         """Statistics of gradients on `samples` samples per client, drawn apart from those of the updates."""
+        ...
+
+    def losses(self, models: Models, steps: range) -> Tensor:
+        """[M, N], the mean loss of each model on each client's batches of these steps."""
         ...
 
     def evaluate(self, models: Models) -> Evaluation: ...
@@ -85,6 +90,11 @@ def mean(models: Models, weights: Tensor) -> Models:
 def repeat(models: Models, copies: int) -> Models:
     """A stack of one, `copies` times."""
     return {name: tensor.expand(copies, *tensor.shape[1:]).clone() for name, tensor in models.items()}
+
+
+def plus(gradients: Models, term: Models) -> Models:
+    """The gradients with a term added to those it names; buffers pass unchanged."""
+    return {name: tensor + term[name] if name in term else tensor for name, tensor in gradients.items()}
 
 
 def trained_names(model: nn.Module) -> list[str]:

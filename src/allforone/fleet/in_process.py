@@ -30,6 +30,7 @@ class InProcess(ABC):
         self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
         self.clusters, self.smoothness = problem.clusters, problem.smoothness
         self.samples = torch.zeros(len(self.clients), dtype=torch.long)
+        self._counted: dict[tuple[int, str], int] = {}  # the last step whose batch was counted
         self.draws, self.moves_buffers = self._try_layers()
 
     def initial(self) -> Models:
@@ -55,11 +56,13 @@ class InProcess(ABC):
         return running.finish()
 
     def batches(self, asked: Tensor, step: int, purpose: str, size: int) -> dict[int, Batch]:
-        """A batch of every client that is asked, each drawn once and counted."""
+        """A batch of every client that is asked; one that serves several times in a round is counted once."""
         found = {}
         for k in asked.nonzero().flatten().tolist():
             found[k] = draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
-            self.samples[k] += len(found[k][0])
+            if step > self._counted.get((k, purpose), -1):
+                self._counted[k, purpose] = step
+                self.samples[k] += len(found[k][0])
         return found
 
     def gradient(self, model: Models, owner: int, client: int, batch: Batch, step: int) -> tuple[Models, Models]:
@@ -97,6 +100,17 @@ class InProcess(ABC):
             functional_call(self.module, model, inputs)
             draws = not torch.equal(before, torch.get_rng_state())
         return draws, any(not torch.equal(start[name], model[name]) for name in model)
+
+    @torch.no_grad()
+    def losses(self, models: Models, steps: range) -> Tensor:
+        self.module.eval()
+        count, everyone = len(models[self.trained[0]]), torch.ones(len(self.clients), dtype=torch.bool)
+        total = torch.zeros(count, len(self.clients), dtype=torch.float64)
+        for step in steps:
+            for k, (inputs, targets) in self.batches(everyone, step, "update", self.batch_size).items():
+                for m in range(count):
+                    total[m, k] += self.loss(functional_call(self.module, row(models, m), inputs), targets)
+        return total / len(steps)
 
     @torch.no_grad()
     def evaluate(self, models: Models) -> Evaluation:

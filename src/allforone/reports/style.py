@@ -6,8 +6,14 @@ COLOURS = {
     "oracle": "#009E73",
     "local": "#E69F00",
     "fedavg": "#D55E00",
+    "ditto": "#CC79A7",
+    "cobo": "#7F7F7F",
+    "wga-bc": "#8C6D31",
+    "apfl": "#6A3D9A",
+    "fedavg-finetune": "#F0A070",
+    "ifca": "#B8A800",
 }
-SPARE = ("#CC79A7", "#7F7F7F", "#8C6D31", "#6A3D9A", "#B2182B")
+SPARE = ("#B2182B", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
 
 LABELS = {
     "all-for-one-binary": "All-for-one, binary",
@@ -15,11 +21,20 @@ LABELS = {
     "oracle": "Oracle (knows the clusters)",
     "local": "Local",
     "fedavg": "FedAvg",
+    "ditto": "Ditto",
+    "cobo": "CoBo",
+    "wga-bc": "WGA-BC",
+    "apfl": "APFL",
+    "fedavg-finetune": "FedAvg, fine-tuned",
+    "ifca": "IFCA (knows how many clusters)",
 }
 
 
 def label(algorithm: str) -> str:
-    return LABELS.get(algorithm, algorithm)
+    """`ditto:as_published=true` is «Ditto, as published»."""
+    name, *options = algorithm.split(":")
+    said = [option.removesuffix("=true").replace("_", " ").replace("=", " ") for option in options]
+    return ", ".join([LABELS.get(name, name), *said])
 
 
 def colours(algorithms: list[str]) -> dict[str, str]:

@@ -6,7 +6,6 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -27,7 +26,7 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     state = checkpoint.state
     tensors: dict[str, Tensor] = {}
     content = {
-        "models": state.models, "memory": state.memory, "optimizer": state.optimizer.state,
+        "models": state.models, "memory": state.memory, "optimizer": state.optimizer,
         "round": checkpoint.round, "samples": checkpoint.samples, "seconds": checkpoint.seconds,
     }
     header = json.dumps(_encode(content, "", tensors))
@@ -38,11 +37,10 @@ def load(path: Path, optimizer: Optimizer) -> Checkpoint:
     """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in."""
     tensors, metadata = read_tensors(path)
     try:
-        content = _decode(json.loads(metadata["allforone"]), tensors)
+        content = _decode(json.loads(metadata["allforone"]), tensors, optimizer)
     except (KeyError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: not a checkpoint of a run") from error
-    resumed = Optimizer(optimizer.make, optimizer.schedule, content["optimizer"])
-    state = State(content["models"], resumed, content["memory"])
+    state = State(content["models"], content["optimizer"], content["memory"])
     return Checkpoint(state, content["round"], content["samples"], content["seconds"])
 
 
@@ -62,6 +60,8 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
+    if isinstance(value, Optimizer):
+        return {"optimizer": _encode(value.state, name, tensors)}
     if isinstance(value, Tensor):
         tensors[name] = value.detach().clone()
         return {"tensor": name}
@@ -77,14 +77,16 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
                      "use an optimizer and scheduler whose state is made of tensors, numbers and texts")
 
 
-def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
-        return tensors[content].clone() if content in tensors else torch.empty(0)
+        return tensors[content]
+    if kind == "optimizer":
+        return Optimizer(optimizer.make, optimizer.schedule, _decode(content, tensors, optimizer))
     if kind in ("dict", "counter"):
-        pairs = {key: _decode(item, tensors) for key, item in content}
+        pairs = {key: _decode(item, tensors, optimizer) for key, item in content}
         return Counter(pairs) if kind == "counter" else pairs
-    items = [_decode(item, tensors) for item in content]
+    items = [_decode(item, tensors, optimizer) for item in content]
     return tuple(items) if kind == "tuple" else items

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import Diverged, InputError
-from .config import PAPER_SEEDS, RunConfig, load_problem, parse, resolve
+from .config import PAPER_SEEDS, RunConfig, load_problem, pairs, parse, resolve
 from .folder import Folder, refuse_used
 from .history import Round
 from .training import assemble, resume, run_config
@@ -27,7 +27,7 @@ class Job(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"{self.config.algorithm.name}, seed {self.config.seed}"
+        return f"{self.config.shown}, seed {self.config.seed}"
 
 
 class Progress(NamedTuple):
@@ -60,15 +60,22 @@ def plan(
 ) -> list[Job]:
     """The runs of a comparison. `base` is a config without algorithm and seed; nothing is run or written yet.
 
+    An algorithm may carry options of its own: `ditto:penalty=1`.
+
     With `skip_impossible`, the oracle is left out where the true clusters are not known.
     """
     if len(set(algorithms)) != len(algorithms) or not algorithms:
         raise InputError(f"algorithms '{','.join(algorithms)}': give at least one, each once")
     given = base.get("algorithm") or {}
-    options = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
-    if options and len(algorithms) > 1:
-        raise InputError(f"algorithm options {', '.join(options)} fit a single algorithm; give one in --algorithms")
-    configs = [parse({**base, "algorithm": {**options, "name": name}, "seed": seed_list[0]}) for name in algorithms]
+    common = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
+    if common and len(algorithms) > 1:
+        raise InputError(f"algorithm options {', '.join(common)} fit a single algorithm; "
+                         f"to tell them apart write name:{next(iter(common))}=value in --algorithms")
+    configs = []
+    for spoken in algorithms:
+        name, *options = spoken.split(":")
+        choice = {**common, **pairs(options, "--algorithms"), "name": name}
+        configs.append(parse({**base, "algorithm": choice, "seed": seed_list[0], "label": spoken if options else None}))
     problem = load_problem(configs[0].problem, seed_list[0])
     if skip_impossible and problem.clusters is None:
         configs = [config for config in configs if config.algorithm.name != "oracle"]
@@ -76,7 +83,7 @@ def plan(
     for config in configs:
         assemble(config, problem)  # a mistake shows before the first hour of computing, not after
     return [
-        Job(config.model_copy(update={"seed": seed}), out / "runs" / str(config.algorithm.name) / str(seed))
+        Job(config.model_copy(update={"seed": seed}), out / "runs" / config.shown.replace(":", "_") / str(seed))
         for config in configs for seed in seed_list
     ]
 

@@ -45,6 +45,11 @@ class RunConfig(BaseModel):
     seed: int = PAPER_SEEDS[0]
     fleet: Literal["stacked", "loop"] = "stacked"
     evaluate_every: int = Field(1, ge=1)
+    label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
+
+    @property
+    def shown(self) -> str:
+        return self.label or str(self.algorithm.name)
 
     @field_validator("problem", "algorithm", "optimizer", "scheduler", mode="before")
     @classmethod
@@ -60,6 +65,20 @@ def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
         return RunConfig(**given)
     except ValidationError as error:
         raise InputError(explain(error, source, list(RunConfig.model_fields))) from None
+
+
+def pairs(given: list[str], flag: str) -> dict[str, Any]:
+    """Options written as name=value, the value as in YAML."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"{flag} {text}: expected name=value, such as dimension=10")
+        try:
+            found[key] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise InputError(f"{flag} {text}: cannot read the value; quote it as in YAML") from None
+    return found
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -39,7 +39,8 @@ class Comparison(NamedTuple):
 def read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
     config = folder.config
-    return FinishedRun(config["algorithm"]["name"], config["seed"], folder.metrics(), folder.weights(), config)
+    name = config.get("label") or config["algorithm"]["name"]
+    return FinishedRun(name, config["seed"], folder.metrics(), folder.weights(), config)
 
 
 def read_comparison(path: Path) -> Comparison:
@@ -51,9 +52,9 @@ def read_comparison(path: Path) -> Comparison:
     done = [place for place in places if single or Folder(place).finished]
     if not done:
         raise InputError(f"{path}: none of its {len(places)} runs is finished; go on with `allforone compare --resume`")
-    order = list(ALGORITHMS)
-    runs = sorted(map(read_run, done), key=lambda run: (order.index(run.algorithm), run.seed)
-                  if run.algorithm in order else (len(order), run.seed))
+    order = {name: place for place, name in enumerate(ALGORITHMS)}
+    runs = sorted(map(read_run, done), key=lambda run: (
+        order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
     return Comparison(
