@@ -1,5 +1,6 @@
 PYTHON ?= python3
 BIN := .venv/bin
+SHOWN := all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
@@ -15,8 +16,8 @@ $(INSTALLED): pyproject.toml
 
 demo: $(INSTALLED)  ## install, then compare the algorithms on synthetic data and on real digits (under two minutes)
 	@rm -rf out/demo
-	$(BIN)/allforone compare synthetic --out out/demo/synthetic
-	$(BIN)/allforone compare digits --out out/demo/digits
+	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/demo/synthetic
+	$(BIN)/allforone compare digits --algorithms $(SHOWN) --out out/demo/digits
 	@echo && echo "Open out/demo/digits/report.html in a browser: drag the slider and watch the clusters form."
 
 test: $(INSTALLED) browser lint  ## everything CI runs: ruff, mypy, pytest
@@ -28,8 +29,8 @@ lint: $(INSTALLED)  ## ruff and mypy only
 
 pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	@rm -rf out/pictures
-	$(BIN)/allforone compare synthetic --out out/pictures/synthetic
-	$(BIN)/allforone compare digits --out out/pictures/digits
+	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/pictures/synthetic
+	$(BIN)/allforone compare digits --algorithms $(SHOWN) --out out/pictures/digits
 	@mkdir -p docs/pictures
 	cp out/pictures/synthetic/curves.png docs/pictures/synthetic.png
 	cp out/pictures/digits/curves.png docs/pictures/digits.png
