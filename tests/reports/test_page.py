@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+ALGORITHMS = "all-for-one-binary,all-for-one-continuous,oracle,local,fedavg"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 
 needs_browser = pytest.mark.skipif(
@@ -15,7 +16,7 @@ needs_browser = pytest.mark.skipif(
 
 @pytest.fixture
 def report(cli, tmp_path):
-    options = ("-p", "clients=4", "--rounds", 4, "--seeds", "1,2")
+    options = ("-p", "clients=4", "--rounds", 4, "--seeds", "1,2", "--algorithms", ALGORITHMS)
     code, _, err = cli("compare", "digits", *options, "--out", tmp_path / "out")
     assert code == 0, err
     return tmp_path / "out" / "report.html"

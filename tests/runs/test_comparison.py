@@ -4,6 +4,7 @@ import polars
 import pytest
 import torch
 
+from allforone.algorithms import PAPER_ALGORITHMS
 from allforone.runs import Folder
 from allforone.runs.summary import statistics
 
@@ -19,7 +20,7 @@ def comparison(cli, tmp_path):
 
 def test_a_comparison_gives_table_summary_figures_and_page(comparison):
     out, printed = comparison
-    for name in ("all-for-one-binary", "all-for-one-continuous", "oracle", "local", "fedavg"):
+    for name in PAPER_ALGORITHMS:
         assert name in printed
     assert {path.name for path in out.iterdir()} == {"summary.json", "curves.png", "curves.pdf", "report.html", "runs"}
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
@@ -81,3 +82,13 @@ def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
     assert rows["local"]["test_accuracy"] is None
     assert rows["oracle"]["log10_excess_loss"]["mean"] < rows["local"]["log10_excess_loss"]["mean"]
+
+
+def test_an_algorithm_is_compared_with_itself_under_other_options(cli, tmp_path):
+    code, printed, err = cli("compare", "digits", "-p", "clients=4", "--rounds", 3, "--seeds", "1,",
+                             "--algorithms", "local,ditto,ditto:as_published=true", "--out", tmp_path / "out")
+    assert code == 0, err
+    assert "ditto:as_published=true" in printed
+    rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
+    assert rows["ditto:as_published=true"]["test_loss"] == rows["local"]["test_loss"] != rows["ditto"]["test_loss"]
+    assert cli("report", tmp_path / "out")[0] == 0

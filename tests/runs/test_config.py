@@ -26,6 +26,8 @@ from allforone.runs import parse, seeds
     (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
     (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
     (["compare", "digits", "--algorithms", "local,local"], "each once"),
+    (["compare", "digits", "--algorithms", "local,ditto:penalt=1"], "did you mean 'penalty'?"),
+    (["compare", "digits", "--algorithms", "ditto:penalty"], "expected name=value"),
     (["compare", "digits", "--seeds", "a,b"], "expected whole numbers"),
     (["compare", "digits", "--seeds", "5,5"], "different whole numbers"),
     (["compare", "digits", "--algorithms", "local,fedavg", "-a", "samples=3"], "fit a single algorithm"),
