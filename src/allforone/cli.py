@@ -1,4 +1,4 @@
-"""The command line: `allforone run`, `compare`, `resume`, `report`."""
+"""The command line: `allforone run`, `compare`, `resume`, `report`, `data`."""
 
 import json
 import sys
@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from . import data_cli
 from .algorithms import ALGORITHMS, PAPER_ALGORITHMS
 from .errors import AllForOneError, InputError
 from .problems import PROBLEMS
@@ -25,6 +26,7 @@ app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
     help="Personal models for many sites that borrow each other's gradients exactly as long as that helps.",
 )
+app.add_typer(data_cli.app, name="data")
 screen = Console()
 
 Problem = Annotated[str, typer.Argument(

@@ -14,7 +14,7 @@ from ..problems.data import Batch, Finite, draw, generator
 from .base import Direction, Evaluation, Models, PairStatistics, row, stack, trained_names
 from .optimizer import Optimizer
 
-EVALUATION_BATCH = 1024
+EVALUATED_NUMBERS = 2**20  # entries of inputs that pass through a model at once when it is judged
 
 
 class InProcess(ABC):
@@ -130,7 +130,8 @@ class InProcess(ABC):
             excess = float(test.excess(model))
             return excess + test.floor, None, excess
         loss = accuracy = 0.0
-        for places in torch.arange(len(test)).split(EVALUATION_BATCH):
+        sample, _ = test.take(torch.tensor([0]))
+        for places in torch.arange(len(test)).split(max(1, EVALUATED_NUMBERS // sample.numel())):
             inputs, targets = test.take(places)
             output, share = functional_call(self.module, model, inputs), len(places) / len(test)
             loss += share * float(self.loss(output, targets))

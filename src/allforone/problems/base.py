@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
-from .data import Finite, Population, Stream
+from .data import Augment, Finite, Population, Stream, Transform
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
 
@@ -17,11 +17,15 @@ class Client:
     """One party: what it trains on, what it is judged on, and, where it is known, the cluster it belongs to.
 
     `train` and `test` take a pair of tensors (inputs, targets), any torch Dataset with a length, or a stream.
+    `transform` maps the inputs of every batch, after `augment`, which maps those of training batches by a generator.
     """
 
-    def __init__(self, train: Any, test: Any, *, cluster: int | None = None, name: str | None = None) -> None:
-        self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train)
-        self.test: Finite | Population = test if isinstance(test, Population) else Finite(test)
+    def __init__(
+        self, train: Any, test: Any, *, cluster: int | None = None, name: str | None = None,
+        transform: Transform | None = None, augment: Augment | None = None,
+    ) -> None:
+        self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train, transform, augment)
+        self.test: Finite | Population = test if isinstance(test, Population) else Finite(test, transform)
         self.cluster, self.name = cluster, name
 
     @property

@@ -5,7 +5,7 @@ as an uninterrupted one, and so does every fleet.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,6 +16,8 @@ from torch.utils.data import Dataset, TensorDataset, default_collate
 from ..errors import InputError
 
 Batch = tuple[Tensor, Tensor]
+Transform = Callable[[Tensor], Tensor]  #: of the inputs of a batch, always: bytes to normalised numbers
+Augment = Callable[[Tensor, torch.Generator], Tensor]  #: of the raw inputs of a batch that is trained on
 
 
 @runtime_checkable
@@ -37,7 +39,8 @@ class Population(Protocol):
 class Finite:
     """A data set of known size: a pair of tensors, or any map-style torch Dataset, read item by item."""
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Any, transform: Transform | None = None, augment: Augment | None = None) -> None:
+        self.transform, self.augment = transform, augment
         if isinstance(source, TensorDataset):
             source = source.tensors
         if isinstance(source, Sequence) and len(source) == 2 and all(isinstance(t, Tensor) for t in source):
@@ -57,12 +60,15 @@ class Finite:
     def __len__(self) -> int:
         return self.size
 
-    def take(self, indices: Tensor) -> Batch:
+    def take(self, indices: Tensor, generator: torch.Generator | None = None) -> Batch:
+        """The samples at these places; with a generator, augmented by it."""
         if self.tensors is not None:
-            inputs, targets = self.tensors
-            return inputs[indices], targets[indices]
-        inputs, targets = default_collate([self.items[int(i)] for i in indices])
-        return inputs, targets
+            inputs, targets = (tensor[indices] for tensor in self.tensors)
+        else:
+            inputs, targets = default_collate([self.items[int(i)] for i in indices])
+        if self.augment and generator:
+            inputs = self.augment(inputs, generator)
+        return (self.transform(inputs) if self.transform else inputs), targets
 
 
 def generator(*name: int | str) -> torch.Generator:
@@ -84,7 +90,8 @@ def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int,
     """
     if isinstance(data, Stream):
         return data.draw(size, generator(seed, client, step, purpose))
-    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose))
+    random = generator(seed, client, step, purpose, "augment") if data.augment else None
+    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose), random)
 
 
 def places(length: int, size: int, *, seed: int, client: int, step: int, purpose: str) -> Tensor:

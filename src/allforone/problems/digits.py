@@ -7,11 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from ..errors import InputError
-from . import splits
-from .base import Client, Problem, Settings, accuracy
-
-SPLITS = {"cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.dirichlet, "shards": splits.shards}
+from .base import Problem, Settings, accuracy
+from .images import deal
 
 
 def digits(
@@ -20,30 +17,20 @@ def digits(
     split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
     hidden: int = 32,
     test_share: float = 0.5,
+    samples_per_client: int | None = None,
 ) -> Problem:
     """Handwritten digits and a network of one hidden layer. With the cluster split, even clients see 0–4, odd 5–9.
 
     Half of each client's images test its model: the set is small, so this leaves little to train on, where
     collaboration matters, and enough to tell algorithms apart.
     """
-    if not 0 < test_share < 1:
-        raise InputError(f"test_share is {test_share}: must be between 0 and 1")
     from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
 
     images, labels = load_digits(return_X_y=True)
-    inputs = torch.from_numpy(images).float() / 16
-    targets = torch.from_numpy(labels).long()
-    dealt = SPLITS[split](targets, clients, seed=seed)
-
-    def client(i: int) -> Client:
-        part = dealt.parts[i]  # in random order already, except for shards
-        part = part[torch.randperm(len(part), generator=torch.Generator().manual_seed(seed))]
-        test, train = part.tensor_split([max(1, round(test_share * len(part)))])
-        cluster = None if dealt.clusters is None else dealt.clusters[i]
-        return Client((inputs[train], targets[train]), (inputs[test], targets[test]), cluster=cluster)
-
+    inputs, targets = torch.from_numpy(images).float() / 16, torch.from_numpy(labels).long()
     return Problem(
-        clients=[client(i) for i in range(clients)],
+        clients=deal(inputs, targets, clients=clients, split=split, seed=seed, test_share=test_share,
+                     samples_per_client=samples_per_client),
         model=partial(network, hidden),
         loss=F.cross_entropy,
         accuracy=accuracy,

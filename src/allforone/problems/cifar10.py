@@ -1,0 +1,116 @@
+"""Cifar10: 60,000 natural images from the publisher's binary or python archive, dealt to 20 clients; LeNet-5."""
+
+import tarfile
+import zlib
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import sources
+from .base import Problem, Settings, accuracy
+from .images import crop_and_flip, deal, normalise
+from .restricted import load_arrays
+
+BATCHES = [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]
+PIXELS = 3 * 32 * 32
+
+
+def cifar10(
+    seed: int = 127, clients: int = 20, split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
+    samples_per_client: int | None = None, test_share: float = 0.2, augmented: bool = True,
+) -> Problem:
+    """Training and test images pooled, dealt (cluster: even clients see classes 0–4, odd 5–9), then 80/20 each.
+
+    augmented: random crop and flip of the training images. samples_per_client: train on that many only.
+    """
+    images, labels = read_cifar10()
+    return Problem(
+        clients=deal(images, labels, clients=clients, split=split, seed=seed, test_share=test_share,
+                     samples_per_client=samples_per_client, augment=crop_and_flip if augmented else None,
+                     transform=partial(normalise, mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010])),
+        model=lenet,
+        loss=F.cross_entropy,
+        accuracy=accuracy,
+        settings=Settings(
+            rounds=100, inner=50, batch_size=16, estimation=512,
+            optimizer={"name": "SGD", "lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
+        ),
+        name="cifar10",
+    )
+
+
+def lenet() -> nn.Module:
+    """LeNet-5 for colour images: 62,006 parameters."""
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )
+
+
+def read_cifar10() -> tuple[Tensor, Tensor]:
+    """Images [n, 3, 32, 32] as bytes and labels [n], from whichever of the publisher's layouts is there."""
+    place = sources.folder("cifar10")
+    layouts: list[tuple[str, str, Callable[[bytes], tuple[np.ndarray, np.ndarray]]]] = [
+        ("cifar-10-batches-bin", ".bin", _binary), ("cifar-10-batches-py", "", _python),
+    ]
+    for name, ending, decode in layouts:
+        if (place / name).is_dir():
+            return _gather(place / name, partial(_read, place / name), ending, decode)
+    archives = [("cifar-10-binary.tar.gz", *layouts[0]), ("cifar-10-python.tar.gz", *layouts[1])]
+    for archive, inner, ending, decode in archives:
+        path = place / archive
+        if path.is_file():
+            try:
+                with tarfile.open(path) as tar:
+                    members = {Path(m.name).name: tar.extractfile(m).read()  # type: ignore[union-attr]
+                               for m in tar if m.isfile() and Path(m.name).parent.name == inner}
+            except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
+                raise sources.damaged("cifar10", path, f"a whole archive ({error})") from error
+            return _gather(path, members.__getitem__, ending, decode)
+    raise sources.missing("cifar10", "cifar-10-binary.tar.gz")
+
+
+def _read(place: Path, name: str) -> bytes:
+    return (place / name).read_bytes()
+
+
+def _gather(
+    path: Path, read: Callable[[str], bytes], ending: str, decode: Callable[[bytes], tuple[np.ndarray, np.ndarray]]
+) -> tuple[Tensor, Tensor]:
+    images, labels = [], []
+    for batch in BATCHES:
+        try:
+            pixels, classes = decode(read(batch + ending))
+        except (KeyError, FileNotFoundError) as error:
+            raise sources.missing("cifar10", f"{path.name}/{batch}{ending}") from error
+        except ValueError as error:
+            raise sources.damaged("cifar10", path / (batch + ending), str(error)) from error
+        images.append(torch.from_numpy(pixels.reshape(-1, 3, 32, 32)))
+        labels.append(torch.from_numpy(classes.astype(np.int64)))
+    return torch.cat(images), torch.cat(labels)
+
+
+def _binary(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of one label byte and 3,072 pixel bytes."""
+    if not content or len(content) % (1 + PIXELS):
+        raise ValueError(f"a multiple of {1 + PIXELS} bytes, found {len(content)}")
+    rows = np.frombuffer(content, np.uint8).reshape(-1, 1 + PIXELS)
+    if rows[:, 0].max() > 9:
+        raise ValueError(f"labels from 0 to 9, found {rows[:, 0].max()}")
+    return rows[:, 1:].copy(), rows[:, 0]
+
+
+def _python(content: bytes) -> tuple[np.ndarray, np.ndarray]:
+    found = load_arrays(content)
+    pixels, labels = found.get(b"data"), np.asarray(found.get(b"labels", []))
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != (len(labels), PIXELS):
+        raise ValueError(f"bytes of {PIXELS} pixels for each of its labels")
+    if not len(labels) or not 0 <= labels.min() <= labels.max() <= 9:
+        raise ValueError("labels from 0 to 9")
+    return pixels, labels

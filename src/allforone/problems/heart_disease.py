@@ -1,0 +1,88 @@
+"""Heart disease at four hospitals (UCI), prepared and split as FLamby does: 13 features, a logistic model."""
+
+import csv
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from . import sources
+from .base import Client, Problem, Settings
+
+CENTRES = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}
+COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca",
+           "thal", "num")
+DROPPED = ("slope", "ca", "thal")  # missing for most patients outside Cleveland
+NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
+KINDS = {"cp": (2, 3, 4), "restecg": (1, 2)}  # one-hot, the first kind left out
+
+
+class Centre(NamedTuple):
+    train: tuple[Tensor, Tensor]
+    test: tuple[Tensor, Tensor]
+
+
+def heart_disease(seed: int = 127) -> Problem:
+    """Four clients, one for each hospital. The split is FLamby's and does not depend on the seed."""
+    centres = {name: centre(file) for file, name in CENTRES.items()}
+    sizes = [len(data.train[0]) for data in centres.values()]
+    return Problem(
+        clients=[Client(data.train, data.test, name=name) for name, data in centres.items()],
+        model=lambda: nn.Linear(13, 1),
+        loss=F.binary_cross_entropy_with_logits,
+        accuracy=lambda output, target: ((output > 0) == (target > 0.5)).double().mean(),
+        settings=Settings(
+            rounds=25, inner=int(np.mean(sizes)), batch_size=1, estimation=16,
+            optimizer={"name": "SGD", "lr": 0.05, "weight_decay": 5e-4},
+            scheduler={"name": "StepLR", "step_size": 5, "gamma": 0.1},
+        ),
+        name="heart-disease",
+    )
+
+
+def centre(name: str, scaled: bool = True) -> Centre:
+    """One hospital: split 66/34, and scaled by the mean and deviation of its own training patients."""
+    from sklearn.model_selection import train_test_split
+
+    features, sick = read_centre(name)
+    counts = np.bincount(sick.astype(int), minlength=2)
+    train, test = train_test_split(np.arange(len(sick)), train_size=0.66, test_size=0.34, random_state=43, shuffle=True,
+                                   stratify=sick if counts.min() > 2 else None)
+    x, y = torch.from_numpy(features).float(), torch.from_numpy(sick).float()[:, None]
+    if scaled:
+        x = (x - x[train].mean(0)) / (x[train].std(0) + 1e-9)
+    return Centre((x[train], y[train]), (x[test], y[test]))
+
+
+def read_centre(name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Features [n, 13] and whether each patient is sick [n], of the patients for whom all is known."""
+    file = f"processed.{name}.data"
+    path = sources.folder("heart-disease") / file
+    if not path.is_file():
+        raise sources.missing("heart-disease", file)
+    rows = []
+    with path.open(newline="", errors="replace") as lines:
+        for number, line in enumerate(csv.reader(lines), 1):
+            if not line:
+                continue
+            patient = dict(zip(COLUMNS, line, strict=False))
+            try:
+                if len(line) != len(COLUMNS):
+                    raise ValueError(f"{len(line)} columns")
+                known = [patient[column] for column in COLUMNS if column not in DROPPED]
+                if "?" not in known:
+                    rows.append(_encoded({column: float(value) for column, value in patient.items() if value != "?"}))
+            except ValueError as error:
+                expected = f"14 numbers or ? a line (line {number}: {error})"
+                raise sources.damaged("heart-disease", path, expected) from error
+    if not rows:
+        raise sources.damaged("heart-disease", path, "a table of patients")
+    table = np.array(rows)
+    return table[:, :-1], table[:, -1]
+
+
+def _encoded(patient: dict[str, float]) -> list[float]:
+    kinds = [float(patient[column] == kind) for column, levels in KINDS.items() for kind in levels]
+    return [*(patient[column] for column in NUMBERS), *kinds, float(patient["num"] > 0)]
