@@ -143,3 +143,25 @@ def test_the_oracle_says_when_it_cannot_know():
     clients = [afo.Client(c.train.tensors, c.test.tensors) for c in problem("linear").clients]
     with pytest.raises(afo.InputError, match="true clusters"):
         train(afo.Problem(clients, nn.Sequential(nn.Flatten(), nn.Linear(32, 3)), F.cross_entropy), Oracle())
+
+
+def test_the_shortened_step_is_the_step_taken():
+    subject = afo.synthetic(seed=3, dimension=3, clients=6)
+    lr = 0.9 / subject.smoothness
+    models, info, _ = train(subject, AllForOne(binary(0.1), afo.Paper(4), "definition"), rounds=1, inner=1,
+                            make=partial(torch.optim.SGD, lr=lr))
+    fleet = Stacked(subject, seed=3)
+    gradient = fleet.gradients(fleet.initial(), info.weights, 0)["weight"]
+    expected = fleet.initial()["weight"] - lr * info.scale[:, None, None] * gradient
+    torch.testing.assert_close(models["weight"], expected)
+    assert info.scale.min() < 0.9 < info.scale.max()  # rows differ, so columns would show
+
+
+def test_among_similar_clients_those_with_more_data_count_more():
+    subject = problem("linear", sizes=(12, 3, 7))
+    _, info, fleet = train(subject, AllForOne(continuous(), afo.Paper(9), "normalised"), rounds=1, inner=1)
+    sizes = torch.tensor([12, 3, 7, 12]).double()
+    assert fleet.sizes.equal(sizes)
+    weighed = sizes * info.similarity
+    torch.testing.assert_close(info.weights, weighed / weighed.sum(1, keepdim=True))
+    assert (info.similarity > 0).sum() > 4

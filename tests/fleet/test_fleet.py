@@ -141,3 +141,19 @@ def test_a_batch_is_never_larger_than_the_data(fleet):
     made.gradients(made.initial(), torch.eye(4), 0)
     made.compare(made.initial(), 0, 100)
     assert made.samples.tolist() == [3 + 3, 5 + 12, 3 + 3, 5 + 12]
+
+
+@pytest.mark.parametrize("numbers", [1, 40, 100, 10**9])
+def test_judging_in_pieces_gives_the_same(numbers, monkeypatch):
+    from allforone.fleet import in_process
+
+    subject = problem("perceptron", sizes=(3, 12))
+    whole = Stacked(subject, seed=0)
+    expected = whole.evaluate(whole.initial())
+    for k, client in enumerate(subject.clients):
+        x, y = client.test.tensors
+        assert expected.loss[k] == pytest.approx(F.cross_entropy(whole.module.eval()(x), y).item(), rel=1e-5)
+    monkeypatch.setattr(in_process, "EVALUATED_NUMBERS", numbers)
+    pieces = Stacked(subject, seed=0).evaluate(whole.initial())
+    torch.testing.assert_close(pieces.loss, expected.loss)
+    torch.testing.assert_close(pieces.accuracy, expected.accuracy)

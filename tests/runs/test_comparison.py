@@ -82,6 +82,10 @@ def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
     assert rows["local"]["test_accuracy"] is None
     assert rows["oracle"]["log10_excess_loss"]["mean"] < rows["local"]["log10_excess_loss"]["mean"]
+    last = Folder.open(tmp_path / "out" / "runs" / "local" / "1").metrics().filter(polars.col("round") == 3)
+    logs = last["excess_loss"].log10()
+    assert rows["local"]["log10_excess_loss"]["mean"] == pytest.approx(logs.mean())
+    assert rows["local"]["log10_excess_loss"]["std"] == pytest.approx(logs.std(ddof=0))
 
 
 def test_an_algorithm_is_compared_with_itself_under_other_options(cli, tmp_path):
