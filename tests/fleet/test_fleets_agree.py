@@ -84,6 +84,22 @@ def test_the_synthetic_problem_agrees_in_double_precision(size):
     torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
 
 
+def test_the_unet_of_ixi_agrees_buffers_included():
+    from allforone.problems.ixi import UNet, dice_loss
+
+    random = torch.Generator().manual_seed(0)
+    clients = []
+    for shift in (0.0, 1.0, 2.0):
+        x = torch.randn(4, 1, 8, 8, 8, generator=random) + shift
+        clients.append(afo.Client((x, (x[:, 0] > shift).to(torch.uint8)), (x, (x[:, 0] > shift).to(torch.uint8))))
+    subject = afo.Problem(clients, UNet, dice_loss, settings=afo.Settings(batch_size=2))
+    made = ALGORITHMS["all-for-one-binary"](samples=2, threshold=0.01)
+    fast, plain = (run(fleet(subject, seed=3), made)[0].models for fleet in (Stacked, Loop))
+    assert_same(fast, plain)
+    name = "down2.0.1.running_mean"
+    assert not torch.allclose(fast[name][0], fast[name][1])  # every client its own statistics
+
+
 def test_the_ways_are_chosen_by_trying_them():
     ways = {}
     for model in MODELS:
