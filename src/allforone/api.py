@@ -26,12 +26,10 @@ class Trained(Result):
 
     def report(self, path: str | Path) -> Path:
         """Write a page that shows the run; one file that works offline."""
-        run = FinishedRun("run", 0, self.metrics, {
-            "rounds": torch.tensor(self.history.weight_rounds), "weights": self.weights,
-            **({} if self.history.similarity is None else {"similarity": self.history.similarity}),
-        }, {})
+        weights = {"rounds": torch.tensor(self.history.weight_rounds), "weights": self.weights}
         sizes = [client.size for client in self.problem.clients]
-        return write_report(Comparison(self.problem.name, [run], sizes, self.problem.clusters), Path(path))
+        run = FinishedRun("run", 0, self.metrics, weights, {}, sizes)
+        return write_report(Comparison(self.problem.name, [run], self.problem.clusters), Path(path))
 
 
 def train(
@@ -67,8 +65,15 @@ def train(
                         ("evaluate_every", evaluate_every)):
         if not isinstance(value, int) or value < 1:
             raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
-    if not lr > 0:
-        raise InputError(f"lr is {lr}: the step size must be above 0")
+    for name, number in (("lr", lr), ("smoothness", smoothness)):
+        if number is not None and not (isinstance(number, int | float) and number > 0):
+            raise InputError(f"{name} is {number!r}: must be a number above 0")
+    for place, client in enumerate(clients):
+        if not isinstance(client, Client):
+            raise InputError(f"clients[{place}] is a {type(client).__name__}: make it an afo.Client(train, test)")
+    algorithm = AllForOne() if algorithm is None else algorithm
+    if isinstance(algorithm, type) or not (hasattr(algorithm, "init") and hasattr(algorithm, "step")):
+        raise InputError(f"algorithm is {algorithm!r}: give an object such as afo.AllForOne() or afo.FedAvg()")
     if fleet not in FLEETS:
         raise InputError(f"fleet is {fleet!r}: must be one of {', '.join(FLEETS)}")
     if metric == "auto":
@@ -76,17 +81,20 @@ def train(
     problem = Problem(clients, model, loss, metric, smoothness=smoothness)
     run = Run(
         FLEETS[fleet](problem, seed=seed, batch_size=batch_size),
-        algorithm or AllForOne(),
+        algorithm,
         Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
         rounds, inner, evaluate_every,
     )
     folder = None
     if out is not None:
         config: dict[str, Any] = {
-            "problem": {"name": "python"}, "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds,
-            "inner": inner, "batch_size": batch_size, "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
+            "problem": {"name": "python", "clients": len(clients),
+                        "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
+            "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
+            "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": _told(scheduler),
+            "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
         }
-        folder = Folder.open(Path(out)) if resume else Folder.create(Path(out), config, problem)
+        folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
     with follow(rounds, progress) as on_round:
         result = train_run(run, folder, on_round)
     return Trained(result.problem, result.stacked, result.history, result.module)
@@ -97,3 +105,12 @@ def _has_classes(clients: list[Client]) -> bool:
         return False
     _, target = clients[0].test.take(torch.tensor([0]))
     return target.dtype == torch.long and target.dim() == 1
+
+
+def _told(made: Any) -> dict[str, Any] | None:
+    """What can be said of a function that makes an optimizer or a scheduler."""
+    if made is None:
+        return None
+    name = getattr(getattr(made, "func", made), "__name__", type(made).__name__)
+    options = getattr(made, "keywords", {})
+    return {"name": name, **{key: value for key, value in options.items() if isinstance(value, int | float | str)}}

@@ -140,7 +140,7 @@ def show_run(path: Path) -> None:
     comparison = read_comparison(path)
     screen.print(terminal_table(summarise(comparison)))
     page = write_report(comparison, path / "report.html")
-    screen.print(f"run: {path}\nreport: {page}", soft_wrap=True, highlight=False)
+    screen.print(f"run: {path}\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 @app.command()
@@ -208,7 +208,7 @@ def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
     page = write_report(comparison, path / "report.html")
     screen.print(terminal_table(summary))
     screen.print(f"summary: {path / 'summary.json'}\nfigures: {path / 'curves.png'}, {path / 'curves.pdf'}\n"
-                 f"report:  {page}", soft_wrap=True, highlight=False)
+                 f"report:  {page}", soft_wrap=True, highlight=False, markup=False)
 
 
 def main() -> None:

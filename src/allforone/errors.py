@@ -1,6 +1,7 @@
 """What can go wrong, said so that the reader knows what, where, and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 
 
@@ -26,3 +27,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(str(name).lower(), [k.lower() for k in known], n=1)
     near = next((k for k in known if close and k.lower() == close[0]), None)
     return (f"did you mean '{near}'? " if near else "") + f"known: {', '.join(known)}"
+
+
+@contextmanager
+def blaming(what: str, remedy: str = "") -> Iterator[None]:
+    """Whatever the user's own code (model, loss, data set, …) raises here becomes an error that says what failed."""
+    try:
+        yield
+    except AllForOneError:
+        raise
+    except Exception as error:
+        reason = next(iter(str(error).strip().splitlines()), "")
+        raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error

@@ -176,3 +176,17 @@ def test_training_from_python_can_be_resumed_there(tmp_path, cli):
         assert longer.stacked[name].equal(whole.stacked[name])
     assert longer.metrics.drop("seconds").equals(whole.metrics.drop("seconds"))
     assert longer.metrics.filter(polars.col("round") == 5).height == 3
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"inner": 2}, {"lr": 0.5}, {"algorithm": afo.FedAvg()}])
+def test_training_from_python_is_not_resumed_with_other_settings(tmp_path, change):
+    data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
+    given = {"model": nn.Linear(3, 1), "clients": [afo.Client(d, d) for d in data], "loss": F.mse_loss, "lr": 0.01,
+             "out": tmp_path / "run", "rounds": 2}
+    afo.train(**given)
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    with pytest.raises(afo.InputError, match="holds a run with another"):
+        afo.train(**{**given, **change}, resume=True)
+    with pytest.raises(afo.InputError, match="another problem"):
+        afo.train(**{**given, "clients": given["clients"][:2]}, resume=True)
+    assert before == {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}

@@ -59,6 +59,36 @@ class Noisy(nn.Module):
         return self.layer(x + 0.1 * torch.randn_like(x) if self.training else x)
 
 
+class InPlace(nn.Module):
+    """Changes its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(32, CLASSES)
+
+    def forward(self, x):
+        return self.layer(x.mul_(0.9).flatten(1))
+
+
+class Tokens(nn.Module):
+    """Its output has more rows than its input, as language models that flatten their tokens do."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, CLASSES)
+        self.register_buffer("mask", torch.full((2, 2), -torch.inf))
+
+    def forward(self, x):
+        return self.layer(x.reshape(-1, 16)).reshape(-1, CLASSES)
+
+
+def still_norm() -> nn.Module:
+    """A BatchNorm that the user froze."""
+    model = nn.Sequential(nn.Conv2d(CHANNELS, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES))
+    model[1].eval()
+    return model
+
+
 def frozen() -> nn.Module:
     model = nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, CLASSES))
     model[1].weight.requires_grad_(False)
@@ -76,7 +106,8 @@ MODELS = {
     "group norm": lambda: nn.Sequential(
         nn.Conv2d(CHANNELS, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)),
     "dropout": lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(32, CLASSES)),
-    "tied": Tied, "frozen": frozen, "gate": Gate, "centred": Centred, "noisy": Noisy,
+    "tied": Tied, "frozen": frozen, "gate": Gate, "centred": Centred, "noisy": Noisy, "in place": InPlace,
+    "still norm": still_norm,
 }
 
 

@@ -157,3 +157,60 @@ def test_judging_in_pieces_gives_the_same(numbers, monkeypatch):
     pieces = Stacked(subject, seed=0).evaluate(whole.initial())
     torch.testing.assert_close(pieces.loss, expected.loss)
     torch.testing.assert_close(pieces.accuracy, expected.accuracy)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_layers_that_the_user_froze_stay_frozen(fleet):
+    made = fleet(problem("still norm"), seed=0)
+    models, _ = made.descend(made.initial(), torch.eye(4), Optimizer(lambda p: torch.optim.SGD(p, lr=0.1)), range(2))
+    assert (models["1.num_batches_tracked"] == 0).all()
+    assert (models["1.running_mean"] == 0).all()
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_outputs_with_more_rows_than_samples_and_infinite_masks_are_fine(fleet):
+    from .models import Tokens, clients
+
+    def loss(output, target):
+        return F.cross_entropy(output, target.repeat_interleave(2))
+
+    result = afo.train(Tokens, clients(), loss=loss, metric=None, rounds=2, fleet=fleet.__name__.lower())
+    assert result.stacked["mask"].isinf().all()
+
+
+@pytest.mark.parametrize("count", [3, 6, 7])
+def test_fedavg_keeps_counters_whole(count):
+    made = Stacked(problem("batch norm", count=count), seed=0)
+    algorithm = afo.FedAvg()
+    state = algorithm.init(made.initial(), Optimizer(lambda p: torch.optim.SGD(p, lr=0.1)))
+    for number in range(3):
+        state, _ = algorithm.step(state, made, range(2 * number, 2 * number + 2))
+    assert state.models["1.num_batches_tracked"].tolist() == [6] * count
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_estimation_and_update_draw_other_dropout_masks(fleet):
+    made = fleet(problem("dropout"), seed=0)
+    masks = []
+    made.module[1].register_forward_hook(lambda *call: masks.append(call[2] != 0))
+    made.compare(made.initial(), 0, 5)
+    estimated = masks[0]
+    masks.clear()
+    made.gradients(made.initial(), torch.eye(4), 0)
+    assert not estimated.equal(masks[0])
+
+
+@pytest.mark.filterwarnings("error")
+def test_layers_that_vmap_would_slow_down_are_computed_one_by_one_without_a_warning():
+    class Reader(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm, self.last = nn.LSTM(8, 4, batch_first=True), nn.Linear(4, 3)
+
+        def forward(self, x):
+            return self.last(self.lstm(x.flatten(1).unflatten(1, (4, 8)))[0][:, -1])
+
+    subject = problem("linear")
+    made = Stacked(afo.Problem(subject.clients, Reader, F.cross_entropy), seed=0, batch_size=4)
+    assert not made.vectorises
+    made.gradients(made.initial(), torch.eye(4), 0)

@@ -108,5 +108,6 @@ def test_the_ways_are_chosen_by_trying_them():
     assert ways == {
         "linear": "all at once", "perceptron": "all at once", "wide": "concatenated", "convolution": "all at once",
         "batch norm": "one by one", "group norm": "all at once", "dropout": "one by one", "tied": "all at once",
-        "frozen": "all at once", "gate": "concatenated", "centred": "one by one", "noisy": "one by one",
+        "frozen": "all at once", "gate": "concatenated", "centred": "one by one",
+        "noisy": "one by one", "in place": "all at once", "still norm": "concatenated",
     }

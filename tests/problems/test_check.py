@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import Dataset
 
 import allforone as afo
 
@@ -45,7 +46,7 @@ def test_clients_that_disagree_in_dtype_are_named():
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
 def test_labels_of_the_wrong_dtype_are_explained(dtype):
     wrong = (torch.zeros(4, 3), torch.zeros(4, dtype=dtype))
-    with pytest.raises(afo.InputError, match=r"client 0: loss\(model.*must be int64"):
+    with pytest.raises(afo.InputError, match=r"client 0, train data: loss\(model.*must be int64"):
         afo.train(nn.Linear(3, 2), [afo.Client(wrong, wrong)], loss=F.cross_entropy, rounds=1)
 
 
@@ -73,3 +74,85 @@ def test_no_clients_and_nothing_to_train_are_refused():
 def test_arguments_out_of_range_are_named(options):
     with pytest.raises(afo.InputError, match=next(iter(options))):
         afo.train(nn.Linear(3, 2), [afo.Client(GOOD, GOOD)], loss=F.cross_entropy, **options)
+
+
+X, Y = torch.randn(6, 3), torch.randint(2, (6,))
+
+
+class Items(Dataset):
+    def __init__(self, item):
+        self.item = item
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return self.item(i)
+
+
+def unreadable(i):
+    raise OSError("cannot read scan")
+
+
+@pytest.mark.parametrize(("item", "said"), [
+    (lambda i: (X[i], Y[i], i), "too many values"), (lambda i: {"x": X[i], "y": Y[i]}, "pair"),
+    (lambda i: (object(), 1), "pair"), (lambda i: (torch.zeros(3 + i % 2), 1), "alike in shape"),
+    (unreadable, "OSError: cannot read scan"), (lambda i: ({"a": X[i]}, 1), "items of dict"),
+])
+def test_a_dataset_whose_items_do_not_fit_is_explained(item, said):
+    with pytest.raises(afo.InputError, match=rf"client 0, train data: a batch of items .*cannot be made.*{said}"):
+        afo.train(nn.Linear(3, 2), [afo.Client(Items(item), GOOD)], loss=F.cross_entropy, rounds=1)
+
+
+@pytest.mark.parametrize("test", [
+    (torch.zeros(4, 5), GOOD[1]), (GOOD[0], torch.zeros(4)), (GOOD[0], torch.zeros(4, dtype=torch.int32)),
+])
+def test_test_data_are_checked_like_training_data(test):
+    with pytest.raises(afo.InputError, match=r"client 1 \(Lille\), test data"):
+        train(GOOD, test=test)
+
+
+@pytest.mark.parametrize("fleet", ["stacked", "loop"])
+def test_a_label_out_of_range_names_its_client(fleet):
+    bad = (torch.randn(40, 3), torch.cat([torch.zeros(39), torch.full((1,), 7)]).long())
+    clients = [afo.Client((X, Y), (X, Y)), afo.Client(bad, (X, Y))]
+    with pytest.raises(afo.InputError, match=r"step|client 1"):
+        afo.train(nn.Linear(3, 2), clients, loss=F.cross_entropy, rounds=9, fleet=fleet, algorithm=afo.Local())
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    ({"clients": [(X, Y)]}, r"clients\[0\] is a tuple: make it an afo.Client"),
+    ({"algorithm": "local"}, "give an object such as"), ({"algorithm": afo.Local}, "give an object such as"),
+    ({"lr": "0.1"}, "lr is '0.1'"), ({"smoothness": -1.0}, "smoothness is -1.0"),
+    ({"metric": lambda o, t: o.nothing}, "the metric fails"), ({"metric": lambda o, t: o[:, 0]}, "the metric fails"),
+    ({"model": lambda: nn.Linear(3)}, "the function that makes the model failed"),
+    ({"model": "linear"}, "give an nn.Module"),
+    ({"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "the scheduler cannot be used"),
+    ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "batch_size": 1}, "BatchNorm needs at least 2"),
+])
+def test_a_wrong_argument_is_named(arguments, said):
+    given = {"model": nn.Linear(3, 2), "clients": [afo.Client((X, Y), (X, Y))], "loss": F.cross_entropy, "rounds": 1}
+    with pytest.raises(afo.InputError, match=said):
+        afo.train(**{**given, **arguments})
+
+
+@pytest.mark.parametrize("make", [
+    lambda: afo.AllForOne(weighting="normalized"), lambda: afo.AllForOne(criterion="binary"),
+    lambda: afo.Criterion(lambda x: x if x > 0.5 else 0), lambda: afo.Settings(rounds=0),
+    lambda: afo.Settings(optimizer={"lr": 0.1}),
+])
+def test_parts_that_cannot_work_are_refused_when_made(make):
+    with pytest.raises(afo.InputError):
+        make()
+
+
+def test_a_model_that_warns_is_not_refused():
+    import warnings
+
+    class Warns(nn.Linear):
+        def forward(self, x):
+            warnings.warn("just so you know", stacklevel=1)
+            return super().forward(x)
+
+    with pytest.warns(UserWarning, match="just so you know"):
+        afo.train(Warns(3, 2), [afo.Client((X, Y), (X, Y))], loss=F.cross_entropy, rounds=1)

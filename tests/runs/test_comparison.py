@@ -56,11 +56,13 @@ def test_processes_give_the_same_as_one_process(comparison, cli, tmp_path):
 
 def test_clients_can_be_weighted_by_their_data():
     values = torch.tensor([[1.0, 3.0]])
-    plain = statistics(values, torch.tensor([1.0, 1.0]), worst="max")
-    weighted = statistics(values, torch.tensor([3.0, 1.0]), worst="max")
+    plain = statistics(values, torch.tensor([[1.0, 1.0]]), worst="max")
+    weighted = statistics(values, torch.tensor([[3.0, 1.0]]), worst="max")
     assert plain == {"mean": 2.0, "std": 1.0, "worst_client": 3.0}
     assert weighted["mean"] == 1.5
     assert weighted["std"] == pytest.approx(0.75**0.5)
+    seeds = statistics(torch.tensor([[1.0, 3.0], [1.0, 3.0]]), torch.tensor([[3.0, 1.0], [1.0, 3.0]]), worst="max")
+    assert seeds["mean"] == 2.0  # every seed by its own clients' sizes
 
 
 def test_the_option_to_weight_by_data_reaches_the_summary(cli, tmp_path):

@@ -95,6 +95,13 @@ def problem(seed, clients: int = 3):
 
 fixed = problem(0)
 nothing = lambda: 3
+data = 3
+
+def fails():
+    raise FileNotFoundError("sites.csv")
+
+def needs(path, other: "Unknown" = None):
+    return problem(0)
 """
 
 
@@ -119,7 +126,8 @@ def test_a_users_file_takes_options(cli, tmp_path):
 
 @pytest.mark.parametrize(("name", "said"), [
     ("mine.py:porblem", "did you mean 'problem'"), ("mine.py:nothing", "must return an allforone.Problem"),
-    ("other.py:problem", "no such file"),
+    ("other.py:problem", "no such file"), ("mine.py:data", "is a int: it must be an allforone.Problem"),
+    ("mine.py:fails", "failed: FileNotFoundError: sites.csv"), ("mine.py:needs", "'path' is missing"),
 ])
 def test_a_users_file_that_does_not_fit_is_explained(cli, tmp_path, name, said):
     (tmp_path / "mine.py").write_text(OWN)
@@ -127,3 +135,13 @@ def test_a_users_file_that_does_not_fit_is_explained(cli, tmp_path, name, said):
     assert code == 2
     assert said in err
     assert not (tmp_path / "run").exists()
+
+
+def test_a_users_file_can_import_its_neighbours_and_lie_in_a_folder_with_brackets(cli, tmp_path):
+    folder = tmp_path / "a[1]"
+    folder.mkdir()
+    (folder / "neighbour_of_mine.py").write_text(OWN)
+    (folder / "front.py").write_text("from neighbour_of_mine import problem")
+    code, printed, err = cli("run", f"{folder / 'front.py'}:problem", "--rounds", 1, "--out", folder / "run[2]")
+    assert code == 0, err
+    assert str(folder / "run[2]" / "report.html") in printed

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ..collaboration import Criterion, Estimator, Paper, binary, definition, normalised, step_scale
+from ..errors import InputError
 from ..fleet import Fleet
 from .base import Info, State, Weighted
 
@@ -21,6 +22,14 @@ class AllForOne(Weighted):
     criterion: Criterion = field(default_factory=binary)
     estimator: Estimator = field(default_factory=Paper)
     weighting: Weighting | None = None
+
+    def __post_init__(self) -> None:
+        if self.weighting not in (None, "definition", "normalised"):
+            raise InputError(f"weighting is {self.weighting!r}: must be 'definition' or 'normalised'")
+        if not callable(self.estimator):
+            raise InputError(f"estimator is {self.estimator!r}: give one such as afo.Paper(samples=512)")
+        if not isinstance(self.criterion, Criterion):
+            raise InputError(f"criterion is {self.criterion!r}: give afo.binary(), afo.continuous(), afo.Criterion(φ)")
 
     def collaborate(self, state: State, fleet: Fleet, step: int) -> Info:
         r = self.estimator(fleet, state.models, step)

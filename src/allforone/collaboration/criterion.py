@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, blaming
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,10 @@ class Criterion:
 
     def __post_init__(self) -> None:
         x = torch.linspace(0, 1, 1001, dtype=torch.float64)
-        y = self.phi(x)
+        if not callable(self.phi):
+            raise InputError(f"the criterion φ is {self.phi!r}: give a function of a tensor, such as lambda x: x**2")
+        with blaming("the criterion φ fails", "It must map a tensor of numbers in [0, 1], each by itself"):
+            y = self.phi(x)
         if not isinstance(y, Tensor) or y.shape != x.shape:
             raise InputError("the criterion φ must map a tensor to a tensor of the same shape")
 

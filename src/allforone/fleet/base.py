@@ -80,9 +80,10 @@ def row(models: Models, number: int) -> Models:
 
 
 def mean(models: Models, weights: Tensor) -> Models:
-    """The weighted mean of the models, as a stack of one; weights sum to one."""
+    """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's."""
     return {
-        name: torch.einsum("n,n...->...", weights.to(torch.float64), tensor.to(torch.float64))[None].to(tensor.dtype)
+        name: torch.einsum("n,n...->...", weights.double(), tensor.double())[None].to(tensor.dtype)
+        if tensor.is_floating_point() else tensor[:1].clone()
         for name, tensor in models.items()
     }
 
@@ -102,5 +103,6 @@ def trained_names(model: nn.Module) -> list[str]:
 
 
 def flat(gradients: Iterable[Tensor]) -> Tensor:
-    """One gradient as one vector."""
-    return torch.cat([gradient.flatten() for gradient in gradients])
+    """One gradient as one vector, in at least single precision, so that squares do not overflow."""
+    vector = torch.cat([gradient.flatten() for gradient in gradients])
+    return vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector

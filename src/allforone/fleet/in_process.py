@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call
 
-from ..errors import Diverged
+from ..errors import Diverged, blaming
 from ..problems import Problem, check
 from ..problems.data import Batch, Finite, draw, generator
 from .base import Direction, Evaluation, Models, PairStatistics, row, stack, trained_names
@@ -26,6 +26,8 @@ class InProcess(ABC):
         self.batch_size = batch_size or problem.settings.batch_size
         self.module = problem.initial_model(seed)
         check(problem, self.module)
+        given = self.module.training  # layers that the user put to eval inside a model in training stay so: frozen
+        self.modes = [(layer, layer.training or not given) for layer in self.module.modules()]
         self.trained = trained_names(self.module)
         self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
         self.clusters, self.smoothness = problem.clusters, problem.smoothness
@@ -65,41 +67,55 @@ class InProcess(ABC):
                 self.samples[k] += len(found[k][0])
         return found
 
-    def gradient(self, model: Models, owner: int, client: int, batch: Batch, step: int) -> tuple[Models, Models]:
+    def gradient(
+        self, model: Models, owner: int, client: int, batch: Batch, step: int, purpose: str = "update"
+    ) -> tuple[Models, Models]:
         """g_client(θ) of one model, and the buffers after the pass."""
         inputs, targets = batch
         leaves = {name: tensor.detach().requires_grad_(name in self.trained) for name, tensor in model.items()}
         buffers = {name: tensor.clone() for name, tensor in model.items() if name not in self.trained}
-        with self.training(client, step):
-            loss = self.loss(functional_call(self.module, {**leaves, **buffers}, inputs), targets)
+        with self.training(client, step, purpose):
+            loss = self.loss(functional_call(self.module, {**leaves, **buffers}, inputs.clone()), targets)
         if not loss.isfinite():
             raise Diverged(owner, client, step)
         gradient = torch.autograd.grad(loss, [leaves[name] for name in self.trained], materialize_grads=True)
         return dict(zip(self.trained, gradient, strict=True)), buffers
 
     @contextmanager
-    def training(self, client: int, step: int) -> Iterator[None]:
+    def training(self, client: int, step: int, purpose: str = "update") -> Iterator[None]:
         """Train mode; layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
-        self.module.train()
-        if not self.draws:
-            yield
-            return
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(generator(self.seed, client, step, "layers").initial_seed())
-            yield
+        self.train_mode()
+        with blaming(f"client {client}: the model or the loss fails on its batch of step {step}",
+                     "Look at its data, or try another batch size"):
+            if not self.draws:
+                yield
+                return
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(generator(self.seed, client, step, purpose, "layers").initial_seed())
+                yield
+
+    def train_mode(self) -> None:
+        for layer, mode in self.modes:
+            layer.training = mode
 
     @torch.no_grad()
     def _try_layers(self) -> tuple[bool, bool]:
         """Whether a forward pass draws at random (dropout), and whether it changes buffers (BatchNorm)."""
         model = {name: tensor[0] for name, tensor in self.initial().items()}
         start = {name: tensor.clone() for name, tensor in model.items()}
-        inputs, _ = draw(self.clients[0].train, max(2, self.batch_size), seed=0, client=0, step=0, purpose="try")
-        self.module.train()
-        with torch.random.fork_rng(devices=[]):
+        inputs, _ = draw(self.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
+        with torch.random.fork_rng(devices=[]), self._trying():
             before = torch.get_rng_state()
             functional_call(self.module, model, inputs)
             draws = not torch.equal(before, torch.get_rng_state())
         return draws, any(not torch.equal(start[name], model[name]) for name in model)
+
+    @contextmanager
+    def _trying(self) -> Iterator[None]:
+        self.train_mode()
+        remedy = f"batches have up to {self.batch_size} samples; BatchNorm needs at least 2, of every client"
+        with blaming("client 0: the model fails on a training batch", remedy):
+            yield
 
     @torch.no_grad()
     def losses(self, models: Models, steps: range) -> Tensor:
@@ -133,8 +149,9 @@ class InProcess(ABC):
         sample, _ = test.take(torch.tensor([0]))
         for places in torch.arange(len(test)).split(max(1, EVALUATED_NUMBERS // sample.numel())):
             inputs, targets = test.take(places)
-            output, share = functional_call(self.module, model, inputs), len(places) / len(test)
-            loss += share * float(self.loss(output, targets))
-            if self.problem.accuracy:
-                accuracy += share * float(self.problem.accuracy(output, targets))
+            with blaming(f"client {k}, test data: model, loss or metric fails", "Look at its inputs and targets"):
+                output, share = functional_call(self.module, model, inputs), len(places) / len(test)
+                loss += share * float(self.loss(output, targets))
+                if self.problem.accuracy:
+                    accuracy += share * float(self.problem.accuracy(output, targets))
         return loss, accuracy if self.problem.accuracy else None, None

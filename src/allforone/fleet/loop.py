@@ -26,9 +26,9 @@ class Loop(InProcess):
         batches = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
         distance, norm = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
         for i in range(n):
-            own = flat(self.gradient(row(models, i), i, i, batches[i], step)[0].values())
+            own = flat(self.gradient(row(models, i), i, i, batches[i], step, "compare")[0].values())
             for k in range(n):
-                other = flat(self.gradient(row(models, i), i, k, batches[k], step)[0].values())
+                other = flat(self.gradient(row(models, i), i, k, batches[k], step, "compare")[0].values())
                 distance[i, k] = (other - own).square().sum()
                 norm[i, k] = other.square().sum()
         return PairStatistics(distance, norm)

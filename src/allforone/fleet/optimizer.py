@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
-from ..errors import InputError
+from ..errors import InputError, blaming
 
 Make = Callable[[list[Tensor]], torch.optim.Optimizer]  #: e.g. functools.partial(torch.optim.SGD, lr=0.1)
 Schedule = Callable[[torch.optim.Optimizer], LRScheduler]  #: e.g. functools.partial(StepLR, step_size=80)
@@ -29,6 +29,11 @@ class Optimizer:
     def __post_init__(self) -> None:
         if self.state is None:
             check_elementwise(self.make)
+            if self.schedule:
+                with blaming("the scheduler cannot be used", "It must take one step() per round, without a metric"):
+                    probe = self.start({"probe": torch.zeros(1, 1)}, ["probe"])
+                    probe.apply({"probe": torch.zeros(1, 1)})
+                    probe.finish()
 
     @property
     def lr(self) -> float:

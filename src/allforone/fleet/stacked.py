@@ -6,6 +6,7 @@ model costs one forward and one backward pass, whatever their number. Small mode
 change the result; there each client's batch passes on its own. Which case holds is tried out, not declared.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.func import functional_call, grad, vmap
 
-from ..errors import Diverged
+from ..errors import Diverged, blaming
 from ..problems import Problem
 from ..problems.data import Batch, draw
 from .base import Models, PairStatistics, flat, row
@@ -57,7 +58,9 @@ class Stacked(InProcess):
         rows = []
         for i in range(n):
             model = row(models, i)
-            gradients = torch.stack([flat(self.gradient(model, i, k, batches[k], step)[0].values()) for k in range(n)])
+            gradients = torch.stack([
+                flat(self.gradient(model, i, k, batches[k], step, "compare")[0].values()) for k in range(n)
+            ])
             rows.append(_statistics(gradients, gradients[i]))
         return PairStatistics(*(torch.stack(column).double() for column in zip(*rows, strict=True)))
 
@@ -68,7 +71,10 @@ class Stacked(InProcess):
         inputs = torch.cat([batches[k][0] for k in weights])
         with self.training(m, step):
             outputs = functional_call(self.module, leaves, inputs).split([len(batches[k][0]) for k in weights])
-        losses = [self.loss(out, batches[k][1]) for k, out in zip(weights, outputs, strict=True)]
+        losses = []
+        for k, output in zip(weights, outputs, strict=True):
+            with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
+                losses.append(self.loss(output, batches[k][1]))
         for k, loss in zip(weights, losses, strict=True):
             if not loss.isfinite():
                 raise Diverged(m, k, step)
@@ -101,9 +107,10 @@ class Stacked(InProcess):
         inputs, targets = (torch.stack([batches[k][part] for k in asked])[place[columns]] for part in (0, 1))
         trained, fixed = self._apart(models)
         dtype = trained[self.trained[0]].dtype
-        self.module.train()
-        gradient, losses = vmap(grad(self._weighted_loss, has_aux=True))(trained, fixed, inputs, targets,
-                                                                          weights.to(dtype))
+        self.train_mode()
+        with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
+            gradient, losses = vmap(grad(self._weighted_loss, has_aux=True))(
+                trained, fixed, inputs, targets, weights.to(dtype))
         if not losses.isfinite().all():
             for m, j in (~losses.isfinite() & (weights != 0)).nonzero().tolist():
                 raise Diverged(m, int(columns[m, j]), step)
@@ -120,7 +127,7 @@ class Stacked(InProcess):
     def _compare_all(self, models: Models, batches: dict[int, Batch], step: int) -> PairStatistics:
         n = len(self.clients)
         inputs, targets = (torch.stack([batches[k][part] for k in range(n)]) for part in (0, 1))
-        self.module.train()
+        self.train_mode()
 
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
@@ -129,7 +136,9 @@ class Stacked(InProcess):
         def statistics(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             gradient, losses = vmap(grad(loss, has_aux=True), (None, None, 0, 0))(trained, fixed, inputs, targets)
             vectors = torch.cat([gradient[name].flatten(1) for name in self.trained], 1)
-            return *_statistics(vectors, own @ vectors), losses
+            if vectors.dtype in (torch.float16, torch.bfloat16):
+                vectors = vectors.float()
+            return *_statistics(vectors, own.to(vectors.dtype) @ vectors), losses
 
         trained, fixed = self._apart(models)
         size = sum(tensor[0].numel() for tensor in trained.values())
@@ -153,11 +162,12 @@ class Stacked(InProcess):
             model[name] = model[name] + 0.1 * torch.randn(model[name].shape, generator=random, dtype=model[name].dtype)
         clients = [0, len(self.clients) - 1]
         pair = [draw(self.clients[k].train, 2, seed=0, client=k, step=1, purpose="try") for k in clients]
-        self.module.train()
+        self.train_mode()
         try:
-            with torch.random.fork_rng(devices=[]):
+            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+                warnings.simplefilter("error")  # vmap warns where it would be slow
                 return attempt(model, pair)
-        except (RuntimeError, ValueError, TypeError):
+        except Exception:  # whatever the user's model does when asked in this way, the plain way remains
             return False
 
     @torch.no_grad()
@@ -165,8 +175,8 @@ class Stacked(InProcess):
         def output(inputs: Tensor) -> Any:
             return functional_call(self.module, {name: tensor.clone() for name, tensor in model.items()}, inputs)
 
-        apart = torch.cat([output(inputs) for inputs, _ in pair])
-        return _close(output(torch.cat([inputs for inputs, _ in pair])), apart)
+        together, apart = output(torch.cat([x for x, _ in pair])), torch.cat([output(x) for x, _ in pair])
+        return len(together) == sum(len(x) for x, _ in pair) and _close(together, apart)
 
     def _vectorisation_is_exact(self, model: Models, pair: list[Batch]) -> bool:
         if len({len(inputs) for inputs, _ in pair}) != 1:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
+from ..errors import InputError, blaming
 from .data import Augment, Finite, Population, Stream, Transform
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
@@ -45,6 +45,15 @@ class Settings:
     optimizer: dict[str, Any] = field(default_factory=lambda: {"name": "SGD", "lr": 0.1})
     scheduler: dict[str, Any] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("rounds", "inner", "batch_size", "estimation"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise InputError(f"settings: {name} is {value!r}: must be a whole number, at least 1")
+        for what, choice in (("optimizer", self.optimizer), ("scheduler", self.scheduler)):
+            if choice is not None and "name" not in choice:
+                raise InputError(f"settings: the {what} has no name: write {{'name': …, …}}")
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -59,7 +68,9 @@ class Problem:
     def initial_model(self, seed: int) -> nn.Module:
         if isinstance(self.model, nn.Module):
             return self.model
-        with torch.random.fork_rng(devices=[]):
+        if not callable(self.model):
+            raise InputError(f"the model is a {type(self.model).__name__}: give an nn.Module or what makes one")
+        with torch.random.fork_rng(devices=[]), blaming("the function that makes the model failed"):
             torch.manual_seed(seed)
             module = self.model()
         if not isinstance(module, nn.Module):

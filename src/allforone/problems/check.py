@@ -5,9 +5,9 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError
-from .base import Client, Problem
-from .data import Batch, Finite, draw
+from ..errors import InputError, blaming
+from .base import Problem
+from .data import Batch, Finite, Population, draw
 
 
 def check(problem: Problem, model: nn.Module) -> None:
@@ -20,56 +20,61 @@ def check(problem: Problem, model: nn.Module) -> None:
     for number, client in enumerate(problem.clients):
         where = f"client {number}" + (f" ({client.name})" if client.name else "")
         for part, data in (("train", client.train), ("test", client.test)):
-            if isinstance(data, Finite):
-                _check_values(data, f"{where}, {part} data")
-        batch = draw(client.train, 2, seed=0, client=number, step=0, purpose="check")
-        if first is None:
-            first = batch
-        _check_same_kind(batch, first, where)
-        _check_loss(problem, model, client, batch, where)
+            if isinstance(data, Population):
+                continue
+            try:
+                if isinstance(data, Finite):
+                    _check_values(data)
+                batch = draw(data, 2, seed=0, client=number, step=0, purpose="check")
+                if first is None:
+                    first = batch
+                _check_same_kind(batch, first)
+                _check_loss(problem, model, batch)
+            except InputError as error:
+                raise InputError(f"{where}, {part} data: {error}") from error
 
 
-def _check_values(data: Finite, where: str) -> None:
+def _check_values(data: Finite) -> None:
     if len(data) == 0:
-        raise InputError(f"{where}: no samples; give it some or leave this client out")
+        raise InputError("no samples; give it some or leave this client out")
     if data.tensors is not None:
         for what, tensor in zip(("inputs", "targets"), data.tensors, strict=True):
             if tensor.is_floating_point() and not tensor.isfinite().all():
-                row = int((~tensor.isfinite()).flatten(1 if tensor.dim() > 1 else 0).reshape(len(tensor), -1).any(1)
-                          .nonzero()[0])
-                raise InputError(f"{where}: NaN or infinity in the {what} at sample {row}; fill or drop such samples")
+                sample = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
+                raise InputError(f"NaN or infinity in the {what} at sample {sample}; fill or drop such samples")
 
 
-def _check_same_kind(batch: Batch, first: Batch, where: str) -> None:
+def _check_same_kind(batch: Batch, first: Batch) -> None:
     for what, ours, theirs in zip(("inputs", "targets"), batch, first, strict=True):
         if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
-            raise InputError(
-                f"{where}: its {what} are {_kind(ours)} each, client 0's are {_kind(theirs)}: "
-                "all clients must have tensors of the same shape and dtype"
-            )
+            raise InputError(f"its {what} are {_kind(ours)} each, client 0's are {_kind(theirs)}: "
+                             "all clients must have tensors of the same shape and dtype")
 
 
-def _check_loss(problem: Problem, model: nn.Module, client: Client, batch: Batch, where: str) -> None:
+def _check_loss(problem: Problem, model: nn.Module, batch: Batch) -> None:
     inputs, targets = batch
-    was_training = model.training
+    modes = [(module, module.training) for module in model.modules()]
     model.eval()
+    remedy = ("Class labels must be int64 (targets.long()), regression targets must have the dtype and shape of the "
+              "model's output")
     try:
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("error")  # mse_loss only warns when shapes are broadcast, and then learns nonsense
-            loss = problem.loss(model(inputs), targets)
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(
-            f"{where}: loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}: "
-            f"{reason.rstrip('.')}. Class labels must be int64 (targets.long()), "
-            "regression targets must have the dtype and shape of the model's output"
-        ) from error
+            # mse_loss only warns when shapes are broadcast, and then learns nonsense
+            warnings.filterwarnings("error", message=".*target size.*")
+            with blaming(f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}",
+                         remedy):
+                output = model(inputs.clone())
+                loss = problem.loss(output, targets)
+            if not isinstance(loss, Tensor) or loss.dim() != 0:
+                raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
+            if problem.accuracy:
+                with blaming("the metric fails on the model's output", "Give one that fits, or None"):
+                    float(problem.accuracy(output, targets))
     finally:
-        model.train(was_training)
-    if not isinstance(loss, Tensor) or loss.dim() != 0:
-        raise InputError(f"{where}: the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
+        for module, mode in modes:
+            module.training = mode
     if not loss.isfinite():
-        raise InputError(f"{where}: the loss of the initial model is {loss.item()}; check its data and the model")
+        raise InputError(f"the loss of the initial model is {loss.item()}; check the data and the model")
 
 
 def _kind(tensor: Tensor) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
 
-from ..errors import InputError
+from ..errors import InputError, blaming
 
 Batch = tuple[Tensor, Tensor]
 Transform = Callable[[Tensor], Tensor]  #: of the inputs of a batch, always: bytes to normalised numbers
@@ -45,6 +45,8 @@ class Finite:
             source = source.tensors
         if isinstance(source, Sequence) and len(source) == 2 and all(isinstance(t, Tensor) for t in source):
             inputs, targets = source
+            if inputs.dim() == 0 or targets.dim() == 0:
+                raise InputError("the inputs and targets must have a first dimension, over the samples")
             if len(inputs) != len(targets):
                 raise InputError(f"{len(inputs)} inputs but {len(targets)} targets: give one target for each input")
             self.tensors: Batch | None = (inputs, targets)
@@ -65,7 +67,11 @@ class Finite:
         if self.tensors is not None:
             inputs, targets = (tensor[indices] for tensor in self.tensors)
         else:
-            inputs, targets = default_collate([self.items[int(i)] for i in indices])
+            remedy = "every item must be a pair (input, target) of tensors or numbers, alike in shape"
+            with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy):
+                inputs, targets = default_collate([self.items[int(i)] for i in indices])
+                if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+                    raise TypeError(f"items of {type(inputs).__name__} and {type(targets).__name__}")
         if self.augment and generator:
             inputs = self.augment(inputs, generator)
         return (self.transform(inputs) if self.transform else inputs), targets
@@ -77,9 +83,11 @@ def generator(*name: int | str) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _permutation(size: int, *name: int | str) -> Tensor:
-    return torch.randperm(size, generator=generator(*name))
+    """An epoch's order, remembered while it is used: at most 1,024 of them, each in as few bytes as will do."""
+    order = torch.randperm(size, generator=generator(*name))
+    return order.to(torch.int32) if size < 2**31 else order
 
 
 def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int, purpose: str) -> Batch:

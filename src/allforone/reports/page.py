@@ -27,10 +27,10 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
     titles, rows = cells(summarise(comparison))
     names, drawn = comparison.algorithms, quantities(comparison)
     clusters = comparison.clusters
-    order = sorted(range(len(comparison.sizes)), key=lambda i: (clusters[i] if clusters else 0, i))
+    order = sorted(range(len(comparison.runs[0].sizes)), key=lambda i: (clusters[i] if clusters else 0, i))
     return {
         "problem": comparison.problem,
-        "clients": len(comparison.sizes),
+        "clients": len(comparison.runs[0].sizes),
         "seeds": sorted({run.seed for run in comparison.runs}),
         "order": order,
         "clusters": clusters,

@@ -13,7 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
 from ..algorithms import ALGORITHMS, Algorithm, default_weighting
-from ..errors import InputError, suggest
+from ..errors import InputError, blaming, suggest
 from ..fleet import Optimizer
 from ..problems import PROBLEMS, Problem
 
@@ -110,7 +110,10 @@ def explain(error: ValidationError, source: str, known: list[str]) -> str:
 
 def checked_options(function: Callable[..., Any], options: dict[str, Any], where: str) -> dict[str, Any]:
     """Options for a function, checked against its signature."""
-    hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)
+    try:
+        hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)
+    except (NameError, TypeError):
+        hints = {}  # a type that cannot be looked up is not checked
     parameters = {
         name: parameter for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
@@ -119,9 +122,10 @@ def checked_options(function: Callable[..., Any], options: dict[str, Any], where
         name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
         for name, parameter in parameters.items() if name != "seed"
     }
-    model = create_model("Options", __config__=ConfigDict(extra="forbid"), **fields)
+    model = create_model("Options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
-        return {name: getattr(model(**options), name) for name in options}
+        built = model(**options)
+        return {name: getattr(built, name) for name in options}
     except ValidationError as error:
         raise InputError(explain(error, where, list(fields) or ["(it takes no options)"])) from None
 
@@ -141,10 +145,13 @@ def load_problem(choice: Choice, seed: int) -> Problem:
                 raise InputError(f"{name} is a Problem, so it takes no options; make it a function to give it some")
             return found
         make = found
+    if not callable(make):
+        raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.Problem or make one")
     given = checked_options(make, choice.options, f"problem {name}")
     if "seed" in inspect.signature(make).parameters:
         given["seed"] = seed
-    problem = make(**given)
+    with blaming(f"problem {name} failed"):
+        problem = make(**given)
     if not isinstance(problem, Problem):
         raise InputError(f"{name} gave {type(problem).__name__}: it must return an allforone.Problem")
     return problem
@@ -157,13 +164,10 @@ def _from_file(path: Path, attribute: str) -> Any:
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(path.stem, module)
-    try:
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
+    with blaming(f"{path}: could not be loaded"):
         spec.loader.exec_module(module)
-    except InputError:
-        raise
-    except Exception as error:
-        raise InputError(f"{path}: could not be loaded: {type(error).__name__}: {error}") from error
     if not hasattr(module, attribute):
         raise InputError(f"{path} has no '{attribute}'; {suggest(attribute, [n for n in vars(module) if n[0] != '_'])}")
     return getattr(module, attribute)
@@ -212,12 +216,7 @@ def build_optimizer(optimizer: Choice, scheduler: Choice | None) -> Optimizer:
         return Optimizer(make)
     lr_scheduler = torch.optim.lr_scheduler
     schedule = _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler")
-    built = Optimizer(make, schedule)
-    try:
-        assert built.lr > 0
-    except (TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"scheduler {scheduler.name}: {error}") from error
-    return built
+    return Optimizer(make, schedule)
 
 
 def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:

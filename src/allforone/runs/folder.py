@@ -57,6 +57,18 @@ class Folder:
             raise InputError(f"{path}: no run there (no config.yaml); give the folder that `allforone run --out` wrote")
         return folder
 
+    @classmethod
+    def reopen(cls, path: Path, config: dict[str, Any]) -> "Folder":
+        """The folder of a run to go on with; only the number of rounds may have changed."""
+        folder = cls.open(path)
+        before = folder.config
+        different = sorted(key for key in {*before, *config} - {"rounds"} if before.get(key) != config.get(key))
+        if different:
+            raise InputError(f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
+                             "another folder, or the settings in its config.yaml")
+        folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+        return folder
+
     @property
     def config(self) -> dict[str, Any]:
         return dict(yaml.safe_load((self.path / "config.yaml").read_text()))
@@ -93,7 +105,7 @@ class Folder:
     def metrics(self) -> polars.DataFrame:
         schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
         try:
-            return polars.read_csv(self.path / "metrics.csv", schema=schema)
+            return polars.read_csv(self.path / "metrics.csv", schema=schema, glob=False)
         except (FileNotFoundError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 

@@ -20,12 +20,12 @@ class FinishedRun(NamedTuple):
     metrics: polars.DataFrame
     weights: dict[str, Tensor]
     config: dict[str, Any]
+    sizes: list[int]  #: samples each client owns
 
 
 class Comparison(NamedTuple):
     problem: str
     runs: list[FinishedRun]
-    sizes: list[int]  #: samples each client owns
     clusters: list[int] | None
 
     @property
@@ -40,7 +40,8 @@ def read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
     config = folder.config
     name = config.get("label") or config["algorithm"]["name"]
-    return FinishedRun(name, config["seed"], folder.metrics(), folder.weights(), config)
+    sizes = [client["samples"] for client in folder.clients]
+    return FinishedRun(name, config["seed"], folder.metrics(), folder.weights(), config, sizes)
 
 
 def read_comparison(path: Path) -> Comparison:
@@ -58,8 +59,7 @@ def read_comparison(path: Path) -> Comparison:
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
     return Comparison(
-        Path(runs[0].config["problem"]["name"]).name, runs, [client["samples"] for client in clients],
-        None if None in clusters else clusters,
+        Path(runs[0].config["problem"]["name"]).name, runs, None if None in clusters else clusters,
     )
 
 
@@ -75,7 +75,7 @@ def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:
 def _summary(comparison: Comparison, algorithm: str, weighted: bool) -> dict[str, Any]:
     runs = comparison.of(algorithm)
     last = [run.metrics.filter(polars.col("round") == polars.col("round").max()).sort("client") for run in runs]
-    sizes = torch.tensor(comparison.sizes if weighted else [1] * len(comparison.sizes), dtype=torch.float64)
+    sizes = torch.tensor([run.sizes if weighted else [1] * len(run.sizes) for run in runs], dtype=torch.float64)
 
     def values(column: str) -> Tensor | None:  # [seeds, clients]
         if any(frame[column].null_count() for frame in last):
@@ -96,10 +96,10 @@ def _summary(comparison: Comparison, algorithm: str, weighted: bool) -> dict[str
 
 
 def statistics(values: Tensor | None, sizes: Tensor, worst: str) -> dict[str, float] | None:
-    """Of values [seeds, clients]: mean and std over all, and the mean over seeds of the worst client's."""
+    """Of values [seeds, clients], weighted by sizes alike: mean, std, and the mean over seeds of the worst client."""
     if values is None:
         return None
-    share = (sizes / sizes.sum()).expand_as(values) / len(values)
+    share = sizes / sizes.sum(1, keepdim=True) / len(values)
     mean = (share * values).sum()
     edge = values.amax(1) if worst == "max" else values.amin(1)
     return {

@@ -128,7 +128,7 @@ def _one_round(
     try:
         state, info = run.algorithm.step(done.state, run.fleet, steps)
         seconds = done.seconds + time.perf_counter() - start
-        _check_finite(state, steps)
+        _check_finite(state, run.fleet.trained, steps)
         evaluated = number % run.evaluate_every == 0 or number == run.rounds
         if evaluated:
             evaluation = run.fleet.evaluate(state.models)
@@ -145,8 +145,8 @@ def _one_round(
     return after
 
 
-def _check_finite(state: State, steps: range) -> None:
-    for tensor in state.models.values():
+def _check_finite(state: State, names: list[str], steps: range) -> None:
+    for tensor in (state.models[name] for name in names):
         if not tensor.isfinite().all():
             client = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
             raise Diverged(client, client, steps[-1])
