@@ -155,4 +155,5 @@ def test_a_model_that_warns_is_not_refused():
             return super().forward(x)
 
     with pytest.warns(UserWarning, match="just so you know"):
-        afo.train(Warns(3, 2), [afo.Client((X, Y), (X, Y))], loss=F.cross_entropy, rounds=1)
+        result = afo.train(Warns(3, 2), [afo.Client((X, Y), (X, Y))], loss=F.cross_entropy, rounds=1)
+    assert len(result.models) == 1

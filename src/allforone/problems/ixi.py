@@ -10,6 +10,8 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 import torch
 import torch.nn.functional as F
+from rich.console import Console
+from rich.progress import Progress
 from torch import Tensor, nn
 
 from ..errors import InputError
@@ -98,7 +100,10 @@ def read_ixi(limit: int | None = None) -> dict[str, tuple[Part, Part]]:
     for (centre, split), subjects in chosen.items():
         if not subjects:
             raise InputError(f"ixi: metadata_tiny.csv in {place} names no {split} volume of {centre}")
-    parts = {key: _volumes(subjects, files) for key, subjects in chosen.items()}
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task("reading ixi", total=sum(map(len, chosen.values())))
+        parts = {key: _volumes(subjects, files, lambda: bar.advance(task)) for key, subjects in chosen.items()}
     return {centre: (parts[centre, "train"], parts[centre, "test"]) for centre in CENTRES}
 
 
@@ -142,7 +147,7 @@ def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _volumes(subjects: list[str], files: dict[str, Read]) -> Part:
+def _volumes(subjects: list[str], files: dict[str, Read], on_read: Callable[[], None]) -> Part:
     images, masks = [], []
     for subject in subjects:
         image, mask = (_volume(f"{subject}_{kind}.nii.gz", files) for kind in ("image", "label"))
@@ -151,6 +156,7 @@ def _volumes(subjects: list[str], files: dict[str, Read]) -> Part:
             mask = F.interpolate(mask[None, None], SHAPE, mode="nearest")[0, 0]
         images.append(((image - image.mean()) / (image.std() + 1e-9))[None])
         masks.append((mask > 0.5).to(torch.uint8))
+        on_read()
     return torch.stack(images), torch.stack(masks)
 
 
