@@ -1,3 +1,6 @@
+import random
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -65,3 +68,25 @@ def test_what_is_not_data_is_refused_with_what_would_be(source):
 def test_inputs_and_targets_must_be_as_many():
     with pytest.raises(afo.InputError, match="3 inputs but 2 targets"):
         afo.Client((torch.zeros(3), torch.zeros(2)), (torch.zeros(1), torch.zeros(1)))
+
+
+class Augmented(Dataset):
+    """Draws at random from every generator there is, as augmentations do."""
+
+    def __len__(self):
+        return 10
+
+    def __getitem__(self, i):
+        return torch.tensor([torch.rand(()), np.random.rand(), random.random()]), i
+
+
+def test_a_dataset_that_draws_at_random_gives_the_same_batch_under_the_same_name():
+    data = Finite(Augmented())
+    name = {"seed": 1, "client": 0, "step": 3, "purpose": "update"}
+    states = torch.get_rng_state(), np.random.get_state()[1].copy(), random.getstate()
+    first, again, other = (draw(data, 4, **{**name, "step": step})[0] for step in (3, 3, 4))
+    assert first.equal(again)
+    assert (first != other).all()
+    assert torch.get_rng_state().equal(states[0])
+    assert (np.random.get_state()[1] == states[1]).all()
+    assert random.getstate() == states[2]

@@ -114,6 +114,9 @@ class Stacked(InProcess):
         if not losses.isfinite().all():
             for m, j in (~losses.isfinite() & (weights != 0)).nonzero().tolist():
                 raise Diverged(m, int(columns[m, j]), step)
+        asked_nobody = (mix == 0).all(1)
+        for tensor in gradient.values():
+            tensor[asked_nobody] = 0
         return {**gradient, **{name: tensor.clone() for name, tensor in fixed.items()}}
 
     def _weighted_loss(

@@ -5,10 +5,13 @@ as an uninterrupted one, and so does every fleet.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.data import Dataset, TensorDataset, default_collate
@@ -68,7 +71,7 @@ class Finite:
             inputs, targets = (tensor[indices] for tensor in self.tensors)
         else:
             remedy = "every item must be a pair (input, target) of tensors or numbers, alike in shape"
-            with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy):
+            with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy), seeded(generator):
                 inputs, targets = default_collate([self.items[int(i)] for i in indices])
                 if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
                     raise TypeError(f"items of {type(inputs).__name__} and {type(targets).__name__}")
@@ -81,6 +84,24 @@ def generator(*name: int | str) -> torch.Generator:
     """A random generator that depends on its name alone."""
     digest = hashlib.blake2b(repr(name).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+@contextmanager
+def seeded(source: torch.Generator | None) -> Iterator[None]:
+    """What draws from the global generators of torch, numpy and Python draws by this seed, and leaves no trace."""
+    if source is None:
+        yield
+        return
+    before = random.getstate(), np.random.get_state()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(source.initial_seed())
+        np.random.seed(source.initial_seed() % 2**32)
+        random.seed(source.initial_seed())
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])
 
 
 @lru_cache(maxsize=1024)
@@ -98,8 +119,9 @@ def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int,
     """
     if isinstance(data, Stream):
         return data.draw(size, generator(seed, client, step, purpose))
-    random = generator(seed, client, step, purpose, "augment") if data.augment else None
-    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose), random)
+    draws = data.augment or data.tensors is None  # a Dataset may draw too
+    source = generator(seed, client, step, purpose, "augment") if draws else None
+    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose), source)
 
 
 def places(length: int, size: int, *, seed: int, client: int, step: int, purpose: str) -> Tensor:
