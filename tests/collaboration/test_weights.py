@@ -109,3 +109,4 @@ def test_the_step_size_condition_holds_and_only_shortens(case, lr, smoothness):
 def test_the_oracle_is_uniform_inside_the_cluster():
     expected = torch.tensor([[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]).double()
     assert uniform_within([0, 1, 0]).equal(expected)
+    assert uniform_within(["north", "south", "north"]).equal(expected)

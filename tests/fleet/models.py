@@ -70,6 +70,19 @@ class InPlace(nn.Module):
         return self.layer(x.mul_(0.9).flatten(1))
 
 
+class InPlaceParameter(nn.Module):
+    """Changes its input by a parameter, which vmap refuses when the input is shared."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor, self.layer = nn.Parameter(torch.ones(32)), nn.Linear(32, CLASSES)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        x *= self.factor
+        return self.layer(x)
+
+
 class Tokens(nn.Module):
     """Its output has more rows than its input, as language models that flatten their tokens do."""
 
@@ -107,6 +120,7 @@ MODELS = {
         nn.Conv2d(CHANNELS, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)),
     "dropout": lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(32, CLASSES)),
     "tied": Tied, "frozen": frozen, "gate": Gate, "centred": Centred, "noisy": Noisy, "in place": InPlace,
+    "in place parameter": InPlaceParameter,
     "still norm": still_norm,
 }
 

@@ -110,4 +110,5 @@ def test_the_ways_are_chosen_by_trying_them():
         "batch norm": "one by one", "group norm": "all at once", "dropout": "one by one", "tied": "all at once",
         "frozen": "all at once", "gate": "concatenated", "centred": "one by one",
         "noisy": "one by one", "in place": "all at once", "still norm": "concatenated",
+        "in place parameter": "concatenated",
     }

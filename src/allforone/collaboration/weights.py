@@ -1,5 +1,7 @@
 """The weights α_ik: from similarity and noise to how much client i listens to client k."""
 
+from collections.abc import Hashable, Sequence
+
 import torch
 from torch import Tensor
 
@@ -29,7 +31,8 @@ def step_scale(weights: Tensor, lr: float, smoothness: float) -> Tensor:
     return (1 / (lr * smoothness * weights.sum(1))).clamp(max=1)
 
 
-def uniform_within(clusters: list[int]) -> Tensor:
+def uniform_within(clusters: Sequence[Hashable]) -> Tensor:
     """The oracle's weights: equal inside the true cluster, none outside."""
-    member = torch.tensor(clusters)
+    names = list(dict.fromkeys(clusters))
+    member = torch.tensor([names.index(cluster) for cluster in clusters])
     return normalised((member[:, None] == member[None, :]).double())

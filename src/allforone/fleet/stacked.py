@@ -188,7 +188,9 @@ class Stacked(InProcess):
         weights = torch.tensor([0.25, 0.75], dtype=trained[self.trained[0]].dtype)
         inputs, targets = (torch.stack([batch[part] for batch in pair])[None] for part in (0, 1))
         stacked = ({name: t[None] for name, t in trained.items()}, {name: t[None] for name, t in fixed.items()})
-        fast, _ = vmap(grad(self._weighted_loss, has_aux=True))(*stacked, inputs, targets, weights[None])
+        weighted = grad(self._weighted_loss, has_aux=True)
+        fast, _ = vmap(weighted)(*stacked, inputs, targets, weights[None])
+        vmap(weighted, (0, 0, None, None, None))(*stacked, inputs[0].clone(), targets[0], weights)  # as when comparing
         plain = [self.gradient(model, 0, 0, batch, 0)[0] for batch in pair]
         return all(_close(fast[name][0], weights[0] * plain[0][name] + weights[1] * plain[1][name])
                    for name in self.trained)
