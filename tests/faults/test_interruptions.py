@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from functools import partial
+from itertools import pairwise
 
 import polars
 import pytest
@@ -15,7 +16,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.runs import Folder, parse, prepare, resume, run_config, training
+from allforone.runs import Folder, checkpoint, parse, prepare, resume, run_config, training
 
 CONFIG = {"problem": {"name": "digits", "clients": 4}, "rounds": 6, "inner": 2,
           "algorithm": {"name": "all-for-one-binary", "samples": 20},
@@ -67,6 +68,7 @@ run_config(parse({CONFIG!r}), __import__('pathlib').Path({str(out)!r}), on_round
     killed = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert Folder.open(out).metrics()["round"].max() == 4  # written, but after the last checkpoint
+    assert checkpoint.load(Folder.open(out).checkpoint, prepare(parse(CONFIG))[0].optimizer).round == 3
     resume(out)
     assert_same_run(out, tmp_path / "whole")
 
@@ -190,3 +192,34 @@ def test_training_from_python_is_not_resumed_with_other_settings(tmp_path, chang
     with pytest.raises(afo.InputError, match="another problem"):
         afo.train(**{**given, "clients": given["clients"][:2]}, resume=True)
     assert before == {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+
+
+def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path, monkeypatch):
+    path = tmp_path / "checkpoint.safetensors"
+    checkpoint.write_tensors(path, {"a": torch.ones(3)})
+
+    def fails(tensors, target, metadata):
+        target.write_bytes(b"half a file")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(checkpoint, "save_file", fails)
+    with pytest.raises(OSError, match="no space"):
+        checkpoint.write_tensors(path, {"a": torch.zeros(3)})
+    assert checkpoint.read_tensors(path)[0]["a"].tolist() == [1, 1, 1]
+
+
+def test_rounds_hold_consecutive_updates_and_seconds_add_up():
+    seen = []
+
+    class Watched(afo.Local):
+        def step(self, state, fleet, steps):
+            seen.append(list(steps))
+            time.sleep(0.02 if len(seen) == 1 else 0.0)  # so that seconds per round would fall, not rise
+            return super().step(state, fleet, steps)
+
+    data = (torch.randn(8, 3), torch.randn(8, 1))
+    client = afo.Client(data, data)
+    result = afo.train(nn.Linear(3, 1), [client], loss=F.mse_loss, algorithm=Watched(), rounds=4, inner=3)
+    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    seconds = result.metrics["seconds"].to_list()
+    assert all(later > earlier for earlier, later in pairwise(seconds))
