@@ -15,7 +15,7 @@ from allforone.problems.data import Finite, draw, places
 def test_every_sample_is_seen_once_per_epoch(length, size, seed):
     size = min(size, length)
     steps = length  # length·size places: `size` whole epochs
-    seen = torch.cat([places(length, size, seed=seed, client=0, step=t, purpose="update") for t in range(steps)])
+    seen = torch.cat([places(length, size, range(t, t + 1), seed, 0, "update") for t in range(steps)])
     for epoch in seen.split(length):
         assert epoch.sort().values.equal(torch.arange(length))
 

@@ -3,16 +3,19 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import Diverged, blaming
 from ..problems import Problem, check
 from ..problems.data import Batch, Finite, draw, generator
 from .base import Direction, Evaluation, Models, PairStatistics, row, stack, trained_names
+from .memory import keep_freed_memory
 from .optimizer import Optimizer
+from .workers import Workers
 
 EVALUATED_NUMBERS = 2**20  # entries of inputs that pass through a model at once when it is judged
 
@@ -27,12 +30,14 @@ class InProcess(ABC):
         self.module = problem.initial_model(seed)
         check(problem, self.module)
         given = self.module.training  # layers that the user put to eval inside a model in training stay so: frozen
-        self.modes = [(layer, layer.training or not given) for layer in self.module.modules()]
+        self.modes = [layer.training or not given for layer in self.module.modules()]
+        self.workers, self.drawing = Workers(self.module), Lock()
+        keep_freed_memory()
         self.trained = trained_names(self.module)
         self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
         self.clusters, self.smoothness = problem.clusters, problem.smoothness
         self.samples = torch.zeros(len(self.clients), dtype=torch.long)
-        self._counted: dict[tuple[int, str], int] = {}  # the last step whose batch was counted
+        self._counted: dict[tuple[int, str], int] = {}  # the first step whose batch is not counted yet
         self.draws, self.moves_buffers = self._try_layers()
 
     def initial(self) -> Models:
@@ -58,14 +63,19 @@ class InProcess(ABC):
         return running.finish()
 
     def batches(self, asked: Tensor, step: int, purpose: str, size: int) -> dict[int, Batch]:
-        """A batch of every client that is asked; one that serves several times in a round is counted once."""
+        """A batch of every client that is asked."""
         found = {}
         for k in asked.nonzero().flatten().tolist():
             found[k] = draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
-            if step > self._counted.get((k, purpose), -1):
-                self._counted[k, purpose] = step
-                self.samples[k] += len(found[k][0])
+            self.count(k, range(step, step + 1), purpose, len(found[k][0]))
         return found
+
+    def count(self, client: int, steps: range, purpose: str, size: int) -> None:
+        """Enter the batches of these steps in the ledger; one that serves several times in a round counts once."""
+        fresh = steps.stop - max(steps.start, self._counted.get((client, purpose), 0))
+        if fresh > 0:
+            self._counted[client, purpose] = steps.stop
+            self.samples[client] += fresh * size
 
     def gradient(
         self, model: Models, owner: int, client: int, batch: Batch, step: int, purpose: str = "update"
@@ -74,7 +84,7 @@ class InProcess(ABC):
         inputs, targets = batch
         leaves = {name: tensor.detach().requires_grad_(name in self.trained) for name, tensor in model.items()}
         buffers = {name: tensor.clone() for name, tensor in model.items() if name not in self.trained}
-        with self.training(client, step, purpose):
+        with self.training(self.module, client, step, purpose):
             loss = self.loss(functional_call(self.module, {**leaves, **buffers}, inputs.clone()), targets)
         if not loss.isfinite():
             raise Diverged(owner, client, step)
@@ -82,20 +92,20 @@ class InProcess(ABC):
         return dict(zip(self.trained, gradient, strict=True)), buffers
 
     @contextmanager
-    def training(self, client: int, step: int, purpose: str = "update") -> Iterator[None]:
+    def training(self, module: nn.Module, client: int, step: int, purpose: str = "update") -> Iterator[None]:
         """Train mode; layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
-        self.train_mode()
+        self.train_mode(module)
         with blaming(f"client {client}: the model or the loss fails on its batch of step {step}",
                      "Look at its data, or try another batch size"):
             if not self.draws:
                 yield
                 return
-            with torch.random.fork_rng(devices=[]):
+            with self.drawing, torch.random.fork_rng(devices=[]):  # such layers know one generator only, the global one
                 torch.manual_seed(generator(self.seed, client, step, purpose, "layers").initial_seed())
                 yield
 
-    def train_mode(self) -> None:
-        for layer, mode in self.modes:
+    def train_mode(self, module: nn.Module) -> None:
+        for layer, mode in zip(module.modules(), self.modes, strict=True):
             layer.training = mode
 
     @torch.no_grad()
@@ -112,26 +122,30 @@ class InProcess(ABC):
 
     @contextmanager
     def _trying(self) -> Iterator[None]:
-        self.train_mode()
+        self.train_mode(self.module)
         remedy = f"batches have up to {self.batch_size} samples; BatchNorm needs at least 2, of every client"
         with blaming("client 0: the model fails on a training batch", remedy):
             yield
 
-    @torch.no_grad()
     def losses(self, models: Models, steps: range) -> Tensor:
-        self.module.eval()
-        count, everyone = len(models[self.trained[0]]), torch.ones(len(self.clients), dtype=torch.bool)
+        everyone = torch.ones(len(self.clients), dtype=torch.bool)
+        count = len(models[self.trained[0]])
         total = torch.zeros(count, len(self.clients), dtype=torch.float64)
         for step in steps:
-            for k, (inputs, targets) in self.batches(everyone, step, "update", self.batch_size).items():
-                for m in range(count):
-                    total[m, k] += self.loss(functional_call(self.module, row(models, m), inputs), targets)
+            batches = [self.arranged(batch) for batch in
+                       self.batches(everyone, step, "update", self.batch_size).values()]
+
+            @torch.no_grad()
+            def losses(module: nn.Module, model: Models, batches: list[Batch] = batches) -> Tensor:
+                module.eval()
+                return torch.stack([self.loss(functional_call(module, model, x.clone()), y) for x, y in batches])
+
+            rows = self.workers.each(losses, (row(models, m) for m in range(count)))
+            total += torch.stack(rows)
         return total / len(steps)
 
-    @torch.no_grad()
     def evaluate(self, models: Models) -> Evaluation:
-        self.module.eval()
-        rows = [self._judge(k, row(models, k)) for k in range(len(self.clients))]
+        rows = self.workers.each(self._judge, [(k, row(models, k)) for k in range(len(self.clients))])
         loss, accuracy, excess = ([values[j] for values in rows] for j in range(3))
         return Evaluation(
             torch.tensor(loss, dtype=torch.float64),
@@ -139,19 +153,26 @@ class InProcess(ABC):
             None if None in excess else torch.tensor(excess, dtype=torch.float64),
         )
 
-    def _judge(self, k: int, model: Models) -> tuple[float | None, float | None, float | None]:
+    @torch.no_grad()
+    def _judge(self, module: nn.Module, owned: tuple[int, Models]) -> tuple[float | None, float | None, float | None]:
         """Loss, accuracy and excess loss of client k's model on its test data."""
-        test = self.clients[k].test
+        (k, model), test = owned, self.clients[owned[0]].test
         if not isinstance(test, Finite):
             excess = float(test.excess(model))
             return excess + test.floor, None, excess
+        module.eval()
         loss = accuracy = 0.0
         sample, _ = test.take(torch.tensor([0]))
         for places in torch.arange(len(test)).split(max(1, EVALUATED_NUMBERS // sample.numel())):
-            inputs, targets = test.take(places)
+            with self.drawing:  # a user's Dataset need not be safe for threads
+                inputs, targets = self.arranged(test.take(places))
             with blaming(f"client {k}, test data: model, loss or metric fails", "Look at its inputs and targets"):
-                output, share = functional_call(self.module, model, inputs), len(places) / len(test)
+                output, share = functional_call(module, model, inputs), len(places) / len(test)
                 loss += share * float(self.loss(output, targets))
                 if self.problem.accuracy:
                     accuracy += share * float(self.problem.accuracy(output, targets))
         return loss, accuracy if self.problem.accuracy else None, None
+
+    def arranged(self, batch: Batch) -> Batch:
+        """The same batch, in whatever order in memory suits the fleet."""
+        return batch

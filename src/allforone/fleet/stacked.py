@@ -1,204 +1,179 @@
 """The fast fleet of this process.
 
 Σ_k mix[m, k] g_k(θ_m) is the gradient of one weighted loss over the concatenated batches of the collaborators, so a
-model costs one forward and one backward pass, whatever their number. Small models are moreover computed all at once
-(`vmap`). Where a layer mixes the samples of a batch (BatchNorm) or draws at random (dropout), concatenation would
-change the result; there each client's batch passes on its own. Which case holds is tried out, not declared.
+model costs one forward and one backward pass, whatever their number; the models share the cores. Small models are
+moreover computed all at once (`vmap`). Where a layer mixes the samples of a batch (BatchNorm) or draws at random
+(dropout), concatenation would change the result; there each client's batch passes on its own.
 """
 
-import warnings
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch import Tensor, nn
+from torch.func import functional_call
 
 from ..errors import Diverged, blaming
 from ..problems import Problem
-from ..problems.data import Batch, draw
-from .base import Models, PairStatistics, flat, row
+from ..problems.data import Batch, draw_many
+from . import exactness
+from .base import Direction, Models, PairStatistics, flat, row
 from .in_process import InProcess
+from .layout import arrange
+from .optimizer import Optimizer
+from .vectorised import Plan, Vectorised, check_losses
 
 VECTORISED_PARAMETERS = 10_000  # above, the passes cost more than calling them one by one
-COMPARED_NUMBERS = 2**24  # entries of gradients held at once while comparing
+PASSED_SAMPLES = 256  # that go through a model at once, where they may be split: bounds the activations
+DRAWN_NUMBERS = 2**20  # entries of inputs drawn ahead for small models
+
+Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targets: one pass
 
 
 class Stacked(InProcess):
-    def __init__(self, problem: Problem, *, seed: int, batch_size: int | None = None) -> None:
+    def __init__(
+        self, problem: Problem, *, seed: int, batch_size: int | None = None, compiled: bool = False
+    ) -> None:
         super().__init__(problem, seed=seed, batch_size=batch_size)
+        self.train_mode(self.module)
+        trial = exactness.Trial(self.module, self.loss, row(self.initial(), 0), self.trained, self.clients)
         alone = not self.draws and not self.moves_buffers
-        self.concatenates = alone and self._tried(self._concatenation_is_exact)
+        self.concatenates = alone and trial.holds(exactness.concatenates)
+        self.splits = self.concatenates and trial.holds(exactness.splits)
         small = sum(p.numel() for p in self.module.parameters()) <= VECTORISED_PARAMETERS
         self.vectorises = (
             self.concatenates and small and not any(True for _ in self.module.buffers())
-            and self._tried(self._vectorisation_is_exact)
+            and trial.holds(exactness.vectorises)
         )
+        self.channels_last = not self.vectorises and trial.holds(exactness.has_channels_last)
+        self.small = Vectorised(self.module, self.loss, self.trained, compiled)
+
+    def descend(
+        self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
+    ) -> tuple[Models, Optimizer]:
+        if not self.at_once((mix != 0).any(0), self.batch_size):
+            return super().descend(models, mix, optimizer, steps, direction)
+        running, plan = optimizer.start(models, self.trained), Plan(mix, self.small.dtype)
+        self.train_mode(self.module)
+        losses = []
+        for inputs, targets in self.stacked_batches(plan.asked, steps, "update", self.batch_size):
+            gradients, loss = self.small.gradients(running.models, plan, inputs, targets)
+            running.apply(direction(running.models, gradients) if direction else gradients)
+            losses.append(loss)
+        check_losses(losses, plan, steps)
+        return running.finish()
 
     def gradients(self, models: Models, mix: Tensor, step: int) -> Models:
-        batches = self.batches((mix != 0).any(0), step, "update", self.batch_size)
-        if self.vectorises and len({len(inputs) for inputs, _ in batches.values()}) == 1:
-            return self._gradients_of_all(models, mix, batches, step)
+        if self.at_once((mix != 0).any(0), self.batch_size):
+            plan, steps = Plan(mix, self.small.dtype), range(step, step + 1)
+            self.train_mode(self.module)
+            inputs, targets = next(self.stacked_batches(plan.asked, steps, "update", self.batch_size))
+            result, loss = self.small.gradients(models, plan, inputs, targets)
+            check_losses([loss], plan, steps)
+            return {name: value if name in self.trained else value.clone() for name, value in result.items()}
+        drawn = self.batches((mix != 0).any(0), step, "update", self.batch_size)
+        batches = {k: self.arranged(batch) for k, batch in drawn.items()}
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
-        for m in range(len(mix)):
+
+        owned = len(mix) == len(self.clients)
+
+        def add(module: nn.Module, m: int) -> None:
             weights = {k: float(mix[m, k]) for k in mix[m].nonzero().flatten().tolist()}
-            if not weights:
-                continue
-            if self.concatenates:
-                self._add_concatenated(result, models, m, weights, batches, step)
-            else:
-                self._add_one_by_one(result, models, m, weights, batches, step)
+            for name, value in self.mixed(module, row(models, m), m, weights, batches, step).items():
+                if owned or name in self.trained:
+                    result[name][m] = value
+
+        self.workers.each(add, range(len(mix)))
         return result
 
     def compare(self, models: Models, step: int, samples: int) -> PairStatistics:
         n = len(self.clients)
-        batches = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
-        if self.vectorises and len({len(inputs) for inputs, _ in batches.values()}) == 1:
-            return self._compare_all(models, batches, step)
-        rows = []
-        for i in range(n):
-            model = row(models, i)
-            gradients = torch.stack([
-                flat(self.gradient(model, i, k, batches[k], step, "compare")[0].values()) for k in range(n)
-            ])
-            rows.append(_statistics(gradients, gradients[i]))
-        return PairStatistics(*(torch.stack(column).double() for column in zip(*rows, strict=True)))
+        if self.at_once(torch.ones(n), samples):
+            self.train_mode(self.module)
+            inputs, targets = next(self.stacked_batches(list(range(n)), range(step, step + 1), "compare", samples))
+            return self.small.compare(models, inputs, targets, step)
+        drawn = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
+        batches = {k: self.arranged(batch) for k, batch in drawn.items()}
 
-    def _add_concatenated(
-        self, result: Models, models: Models, m: int, weights: dict[int, float], batches: dict[int, Batch], step: int
-    ) -> None:
-        leaves = {name: t.detach().requires_grad_(name in self.trained) for name, t in row(models, m).items()}
-        inputs = torch.cat([batches[k][0] for k in weights])
-        with self.training(m, step):
-            outputs = functional_call(self.module, leaves, inputs).split([len(batches[k][0]) for k in weights])
-        losses = []
-        for k, output in zip(weights, outputs, strict=True):
-            with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
-                losses.append(self.loss(output, batches[k][1]))
-        for k, loss in zip(weights, losses, strict=True):
-            if not loss.isfinite():
-                raise Diverged(m, k, step)
-        total = sum(weight * loss for weight, loss in zip(weights.values(), losses, strict=True))
-        gradient = torch.autograd.grad(total, [leaves[n] for n in self.trained], materialize_grads=True)  # type: ignore[arg-type]
-        for name, value in zip(self.trained, gradient, strict=True):
-            result[name][m] = value
+        def statistics(module: nn.Module, i: int) -> tuple[Tensor, Tensor]:
+            def gradient(k: int) -> Tensor:
+                mixed = self.mixed(module, row(models, i), i, {k: 1.0}, batches, step, "compare")
+                return flat(mixed[name] for name in self.trained)
 
-    def _add_one_by_one(
-        self, result: Models, models: Models, m: int, weights: dict[int, float], batches: dict[int, Batch], step: int
-    ) -> None:
+            own = gradient(i)
+            others = ((gradient(k) if k != i else own) for k in range(n))  # two gradients in memory, never N
+            pairs = [((other - own).square().sum(), other.square().sum()) for other in others]
+            return tuple(torch.stack(column).double() for column in zip(*pairs, strict=True))  # type: ignore[return-value]
+
+        rows = self.workers.each(statistics, range(n))
+        return PairStatistics(*(torch.stack(column) for column in zip(*rows, strict=True)))
+
+    def mixed(
+        self, module: nn.Module, model: Models, m: int, weights: dict[int, float], batches: dict[int, Batch],
+        step: int, purpose: str = "update",
+    ) -> Models:
+        """Σ_k weights[k] g_k(θ) of one model, and its buffers after the batch of its owner m."""
+        leaves = {name: self._leaf(name, tensor) for name, tensor in model.items()}
+        wanted, total, after = [leaves[name] for name in self.trained], None, {}
+        for piece in self.pieces(weights, batches):
+            client = piece[0][0]
+            fixed = {name: t.clone() for name, t in model.items() if name not in self.trained}
+            with self.training(module, client, step, purpose):
+                output = functional_call(module, {**leaves, **fixed}, torch.cat([x for _, _, x, _ in piece]))
+            parts = [output] if len(piece) == 1 else output.split([len(x) for _, _, x, _ in piece])
+            losses = []
+            for (k, _, _, y), part in zip(piece, parts, strict=True):
+                with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
+                    losses.append(self.loss(part, y))
+            for (k, *_), loss in zip(piece, losses, strict=True):
+                if not loss.isfinite():
+                    raise Diverged(m, k, step)
+            weighted = torch.stack([weight * loss for (_, weight, _, _), loss in zip(piece, losses, strict=True)]).sum()
+            gradient = torch.autograd.grad(weighted, wanted, materialize_grads=True)
+            total = gradient if total is None else tuple(a + b for a, b in zip(total, gradient, strict=True))
+            if client == m:
+                after = fixed
+        return {} if total is None else {**dict(zip(self.trained, total, strict=True)), **after}
+
+    def pieces(self, weights: dict[int, float], batches: dict[int, Batch]) -> Iterator[Piece]:
+        """The batches in as few passes as is exact and bounded in memory."""
+        piece: Piece = []
+        held = 0
         for k, weight in weights.items():
-            gradient, buffers = self.gradient(row(models, m), m, k, batches[k], step)
-            for name in self.trained:
-                result[name][m] += weight * gradient[name]
-            if k == m and len(result[self.trained[0]]) == len(self.clients):
-                for name, value in buffers.items():
-                    result[name][m] = value
+            inputs, targets = batches[k]
+            size = PASSED_SAMPLES if self.splits else len(inputs)
+            for x, y in zip(inputs.split(size), targets.split(size), strict=True):
+                if piece and (not self.concatenates or held + len(x) > PASSED_SAMPLES):
+                    yield piece
+                    piece, held = [], 0
+                piece.append((k, weight * len(x) / len(inputs), x, y))
+                held += len(x)
+        if piece:
+            yield piece
 
-    # Small models: all at once. A row with fewer collaborators than the longest repeats one of its own, with weight 0.
+    def _leaf(self, name: str, tensor: Tensor) -> Tensor:
+        tensor = arrange(tensor.detach()) if self.channels_last else tensor.detach()
+        return tensor.requires_grad_(name in self.trained)
 
-    def _gradients_of_all(self, models: Models, mix: Tensor, batches: dict[int, Batch], step: int) -> Models:
-        width = max(1, int((mix != 0).sum(1).max()))
-        weights, columns = mix.abs().sort(dim=1, descending=True, stable=True)
-        weights, columns = mix.gather(1, columns[:, :width]), columns[:, :width]
-        columns = torch.where(weights != 0, columns, columns[:, :1])
-        asked = list(batches)
-        place = torch.zeros(len(self.clients), dtype=torch.long)
-        place[asked] = torch.arange(len(asked))
-        inputs, targets = (torch.stack([batches[k][part] for k in asked])[place[columns]] for part in (0, 1))
-        trained, fixed = self._apart(models)
-        dtype = trained[self.trained[0]].dtype
-        self.train_mode()
-        with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            gradient, losses = vmap(grad(self._weighted_loss, has_aux=True))(
-                trained, fixed, inputs, targets, weights.to(dtype))
-        if not losses.isfinite().all():
-            for m, j in (~losses.isfinite() & (weights != 0)).nonzero().tolist():
-                raise Diverged(m, int(columns[m, j]), step)
-        asked_nobody = (mix == 0).all(1)
-        for tensor in gradient.values():
-            tensor[asked_nobody] = 0
-        return {**gradient, **{name: tensor.clone() for name, tensor in fixed.items()}}
+    def arranged(self, batch: Batch) -> Batch:
+        return (arrange(batch[0]), batch[1]) if self.channels_last else batch
 
-    def _weighted_loss(
-        self, trained: Models, fixed: Models, inputs: Tensor, targets: Tensor, weights: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Σ_k weights[k] · loss on batch k, and the losses; one forward pass."""
-        output = functional_call(self.module, {**trained, **fixed}, inputs.flatten(0, 1))
-        losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
-        return weights @ losses, losses
+    # Small models, all at once.
 
-    def _compare_all(self, models: Models, batches: dict[int, Batch], step: int) -> PairStatistics:
-        n = len(self.clients)
-        inputs, targets = (torch.stack([batches[k][part] for k in range(n)]) for part in (0, 1))
-        self.train_mode()
-
-        def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
-            return value, value
-
-        def statistics(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            gradient, losses = vmap(grad(loss, has_aux=True), (None, None, 0, 0))(trained, fixed, inputs, targets)
-            vectors = torch.cat([gradient[name].flatten(1) for name in self.trained], 1)
-            if vectors.dtype in (torch.float16, torch.bfloat16):
-                vectors = vectors.float()
-            return *_statistics(vectors, own.to(vectors.dtype) @ vectors), losses
-
-        trained, fixed = self._apart(models)
-        size = sum(tensor[0].numel() for tensor in trained.values())
-        chunk = max(1, COMPARED_NUMBERS // (n * size))
-        identity = torch.eye(n, dtype=trained[self.trained[0]].dtype)
-        distance, norm, losses = vmap(statistics, chunk_size=chunk)(trained, fixed, identity)
-        for m, k in (~losses.isfinite()).nonzero().tolist():
-            raise Diverged(m, k, step)
-        return PairStatistics(distance.double(), norm.double())
-
-    def _apart(self, models: Models) -> tuple[Models, Models]:
-        trained = {name: models[name] for name in self.trained}
-        return trained, {name: tensor for name, tensor in models.items() if name not in trained}
-
-    # Which of the ways is exact for this model: tried on two small batches, at a random point near the start.
-
-    def _tried(self, attempt: Callable[[Models, list[Batch]], bool]) -> bool:
-        model = {name: tensor[0] for name, tensor in self.initial().items()}
-        random = torch.Generator().manual_seed(0)
-        for name in self.trained:  # a layer that starts at zero would hide what it does
-            model[name] = model[name] + 0.1 * torch.randn(model[name].shape, generator=random, dtype=model[name].dtype)
-        clients = [0, len(self.clients) - 1]
-        pair = [draw(self.clients[k].train, 2, seed=0, client=k, step=1, purpose="try") for k in clients]
-        self.train_mode()
-        try:
-            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-                warnings.simplefilter("error")  # vmap warns where it would be slow
-                return attempt(model, pair)
-        except Exception:  # whatever the user's model does when asked in this way, the plain way remains
+    def at_once(self, asked: Tensor, size: int) -> bool:
+        """Whether the model can be vectorised, and all asked clients give batches of the same size."""
+        if not self.vectorises or not asked.any():
             return False
+        return len({self.clients[k].batch(size) for k in asked.nonzero().flatten().tolist()}) == 1
 
-    @torch.no_grad()
-    def _concatenation_is_exact(self, model: Models, pair: list[Batch]) -> bool:
-        def output(inputs: Tensor) -> Any:
-            return functional_call(self.module, {name: tensor.clone() for name, tensor in model.items()}, inputs)
-
-        together, apart = output(torch.cat([x for x, _ in pair])), torch.cat([output(x) for x, _ in pair])
-        return len(together) == sum(len(x) for x, _ in pair) and _close(together, apart)
-
-    def _vectorisation_is_exact(self, model: Models, pair: list[Batch]) -> bool:
-        if len({len(inputs) for inputs, _ in pair}) != 1:
-            return False
-        trained, fixed = self._apart(model)
-        weights = torch.tensor([0.25, 0.75], dtype=trained[self.trained[0]].dtype)
-        inputs, targets = (torch.stack([batch[part] for batch in pair])[None] for part in (0, 1))
-        stacked = ({name: t[None] for name, t in trained.items()}, {name: t[None] for name, t in fixed.items()})
-        weighted = grad(self._weighted_loss, has_aux=True)
-        fast, _ = vmap(weighted)(*stacked, inputs, targets, weights[None])
-        vmap(weighted, (0, 0, None, None, None))(*stacked, inputs[0].clone(), targets[0], weights)  # as when comparing
-        plain = [self.gradient(model, 0, 0, batch, 0)[0] for batch in pair]
-        return all(_close(fast[name][0], weights[0] * plain[0][name] + weights[1] * plain[1][name])
-                   for name in self.trained)
-
-
-def _statistics(gradients: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    return (gradients - own).square().sum(1), gradients.square().sum(1)
-
-
-def _close(a: Tensor, b: Tensor) -> bool:
-    return bool((a - b).abs().max() <= 1e-3 * b.abs().max())
+    def stacked_batches(self, asked: list[int], steps: range, purpose: str, size: int) -> Iterator[Batch]:
+        """[asked, b, …] for each step; the first step alone, to see how large it is, then many at a time."""
+        ahead, start = 1, steps.start
+        while start < steps.stop:
+            some = range(start, min(start + ahead, steps.stop))
+            drawn = [draw_many(self.clients[k].train, size, seed=self.seed, client=k, steps=some, purpose=purpose)
+                     for k in asked]
+            inputs, targets = (torch.stack([batch[part] for batch in drawn], 1) for part in (0, 1))
+            for k in asked:
+                self.count(k, some, purpose, inputs.shape[2])
+            yield from zip(inputs, targets, strict=True)
+            ahead, start = max(1, DRAWN_NUMBERS // inputs[0].numel()), some.stop

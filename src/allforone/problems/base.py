@@ -33,6 +33,10 @@ class Client:
         """Samples to train on; a stream counts as one, so that streams weigh the same."""
         return len(self.train) if isinstance(self.train, Finite) else 1
 
+    def batch(self, size: int) -> int:
+        """How large its batches are when `size` is asked for."""
+        return min(size, len(self.train)) if isinstance(self.train, Finite) else size
+
 
 @dataclass(frozen=True)
 class Settings:

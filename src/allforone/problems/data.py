@@ -117,18 +117,27 @@ def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int,
     A finite set is walked in epochs, each a fresh permutation: batch `step` is the places [step·size, (step+1)·size)
     of the endless row of permutations, so that every sample is seen once per epoch and all batches are equally large.
     """
-    if isinstance(data, Stream):
+    if not isinstance(data, Finite):
         return data.draw(size, generator(seed, client, step, purpose))
     draws = data.augment or data.tensors is None  # a Dataset may draw too
     source = generator(seed, client, step, purpose, "augment") if draws else None
-    return data.take(places(len(data), size, seed=seed, client=client, step=step, purpose=purpose), source)
+    return data.take(places(len(data), size, range(step, step + 1), seed, client, purpose), source)
 
 
-def places(length: int, size: int, *, seed: int, client: int, step: int, purpose: str) -> Tensor:
-    """Which samples of a finite set of `length` the batch of `step` holds."""
+def draw_many(data: Finite | Stream, size: int, *, seed: int, client: int, steps: range, purpose: str) -> Batch:
+    """The batches of many steps: [steps, size, …]."""
+    if isinstance(data, Finite) and data.tensors is not None and not data.augment and not data.transform:
+        inputs, targets = data.take(places(len(data), size, steps, seed, client, purpose))
+        return inputs.unflatten(0, (len(steps), -1)), targets.unflatten(0, (len(steps), -1))
+    batches = [draw(data, size, seed=seed, client=client, step=step, purpose=purpose) for step in steps]
+    return torch.stack([inputs for inputs, _ in batches]), torch.stack([targets for _, targets in batches])
+
+
+def places(length: int, size: int, steps: range, seed: int, client: int, purpose: str) -> Tensor:
+    """Which samples of a finite set of `length` the batches of `steps` hold, one after the other."""
     size = min(size, length)
-    first, last = step * size, (step + 1) * size - 1
-    epochs = range(first // length, last // length + 1)
+    first, stop = steps.start * size, steps.stop * size
+    epochs = range(first // length, (stop - 1) // length + 1)
     row = torch.cat([_permutation(length, seed, client, purpose, epoch) for epoch in epochs])
     start = first - epochs.start * length
-    return row[start : start + size]
+    return row[start : start + stop - first]

@@ -1,0 +1,58 @@
+"""Independent passes on all cores: threads with one core each, which scale better than passes spread over cores.
+
+Every thread has its own copy of the module, since a functional call puts parameters into it. The result does not
+depend on the number of threads.
+"""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from copy import deepcopy
+from functools import lru_cache
+from queue import SimpleQueue
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+
+class Workers:
+    """`torch.get_num_threads()` of the caller says how many cores there are."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        self.copies: SimpleQueue[nn.Module] = SimpleQueue()
+        self.made = 0
+
+    def each(self, work: Callable[[nn.Module, Item], Answer], items: Iterable[Item]) -> list[Answer]:
+        """work(module, item) for each item, in order. Few items come one after another, each on all cores."""
+        items, cores = list(items), torch.get_num_threads()
+        if cores == 1 or len(items) < 2 * cores:
+            return [work(self.module, item) for item in items]
+        while self.made < cores:
+            self.copies.put(deepcopy(self.module))
+            self.made += 1
+        torch.set_num_threads(1)  # MKL knows one number for all threads
+        futures: list[Future[Answer]] = []
+        try:
+            futures.extend(_threads(cores).submit(self._work, work, item) for item in items)
+            return [future.result() for future in futures]
+        finally:
+            for future in futures:
+                future.cancel()
+            wait(futures)
+            torch.set_num_threads(cores)
+
+    def _work(self, work: Callable[[nn.Module, Item], Answer], item: Item) -> Answer:
+        module = self.copies.get()
+        try:
+            return work(module, item)
+        finally:
+            self.copies.put(module)
+
+
+@lru_cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(count, "allforone", initializer=torch.set_num_threads, initargs=(1,))
