@@ -48,7 +48,7 @@ def train(
     smoothness: float | None = None,
     evaluate_every: int = 1,
     seed: int = 127,
-    fleet: Literal["stacked", "loop"] = "stacked",
+    fleet: Literal["stacked", "compiled", "loop"] = "stacked",
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,

@@ -37,7 +37,8 @@ Inner = Annotated[int | None, typer.Option(help="Updates per round with the same
 BatchSize = Annotated[int | None, typer.Option(help="Samples per client and update.")]
 Lr = Annotated[float | None, typer.Option(help="Step size.")]
 OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
-FleetName = Annotated[str | None, typer.Option("--fleet", help="stacked (fast) or loop (plain).")]
+FleetName = Annotated[str | None, typer.Option(
+    "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain).")]
 ProblemOptions = Annotated[list[str] | None, typer.Option(
     "-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated.")]
 AlgorithmOptions = Annotated[list[str] | None, typer.Option(

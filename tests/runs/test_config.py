@@ -22,7 +22,7 @@ from allforone.runs import parse, seeds
     (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),
     (["run", "digits", "--optimizer", "Adm"], "unknown optimizer 'Adm'; did you mean 'Adam'?"),
     (["run", "digits", "--optimizer", "LBFGS"], "the optimizer"),
-    (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked' or 'loop', got 'clouds'"),
+    (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked', 'compiled' or 'loop'"),
     (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
     (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
     (["compare", "digits", "--algorithms", "local,local"], "each once"),

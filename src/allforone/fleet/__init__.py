@@ -5,11 +5,11 @@ from .base import Direction, Evaluation, Fleet, Models, PairStatistics, mean, pl
 from .in_process import InProcess
 from .loop import Loop
 from .optimizer import Optimizer
-from .stacked import Stacked
+from .stacked import Compiled, Stacked
 
-FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "loop": Loop}
+FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "compiled": Compiled, "loop": Loop}
 
 __all__ = [
-    "FLEETS", "Direction", "Evaluation", "Fleet", "InProcess", "Loop", "Models", "Optimizer", "PairStatistics",
-    "Problem", "Stacked", "mean", "plus", "repeat", "row", "stack",
+    "FLEETS", "Compiled", "Direction", "Evaluation", "Fleet", "InProcess", "Loop", "Models", "Optimizer",
+    "PairStatistics", "Problem", "Stacked", "mean", "plus", "repeat", "row", "stack",
 ]

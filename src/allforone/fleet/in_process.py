@@ -1,5 +1,6 @@
 """What the fleets of this process share: the clients' data, their batches, one gradient, and evaluation."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -145,21 +146,22 @@ class InProcess(ABC):
         return total / len(steps)
 
     def evaluate(self, models: Models) -> Evaluation:
-        rows = self.workers.each(self._judge, [(k, row(models, k)) for k in range(len(self.clients))])
-        loss, accuracy, excess = ([values[j] for values in rows] for j in range(3))
-        return Evaluation(
-            torch.tensor(loss, dtype=torch.float64),
-            None if None in accuracy else torch.tensor(accuracy, dtype=torch.float64),
-            None if None in excess else torch.tensor(excess, dtype=torch.float64),
-        )
+        known = [client.test for client in self.clients if not isinstance(client.test, Finite)]
+        if len(known) == len(self.clients):
+            with torch.no_grad():
+                excess = torch.stack([test.excess(row(models, k)) for k, test in enumerate(known)]).double()
+            return Evaluation(excess + torch.tensor([test.floor for test in known], dtype=torch.float64), None, excess)
+        judged = self.workers.each(self._judge, [(k, row(models, k)) for k in range(len(self.clients))])
+        loss, accuracy = torch.tensor(judged, dtype=torch.float64).unbind(1)
+        return Evaluation(loss, accuracy if self.problem.accuracy and not known else None, None)
 
     @torch.no_grad()
-    def _judge(self, module: nn.Module, owned: tuple[int, Models]) -> tuple[float | None, float | None, float | None]:
-        """Loss, accuracy and excess loss of client k's model on its test data."""
-        (k, model), test = owned, self.clients[owned[0]].test
+    def _judge(self, module: nn.Module, owned: tuple[int, Models]) -> tuple[float, float]:
+        """Loss and, where there is one, accuracy of client k's model on its test data."""
+        k, model = owned
+        test = self.clients[k].test
         if not isinstance(test, Finite):
-            excess = float(test.excess(model))
-            return excess + test.floor, None, excess
+            return float(test.excess(model)) + test.floor, math.nan
         module.eval()
         loss = accuracy = 0.0
         sample, _ = test.take(torch.tensor([0]))
@@ -171,7 +173,7 @@ class InProcess(ABC):
                 loss += share * float(self.loss(output, targets))
                 if self.problem.accuracy:
                     accuracy += share * float(self.problem.accuracy(output, targets))
-        return loss, accuracy if self.problem.accuracy else None, None
+        return loss, accuracy
 
     def arranged(self, batch: Batch) -> Batch:
         """The same batch, in whatever order in memory suits the fleet."""

@@ -7,6 +7,7 @@ moreover computed all at once (`vmap`). Where a layer mixes the samples of a bat
 """
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -30,9 +31,9 @@ Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targ
 
 
 class Stacked(InProcess):
-    def __init__(
-        self, problem: Problem, *, seed: int, batch_size: int | None = None, compiled: bool = False
-    ) -> None:
+    compiled = False
+
+    def __init__(self, problem: Problem, *, seed: int, batch_size: int | None = None) -> None:
         super().__init__(problem, seed=seed, batch_size=batch_size)
         self.train_mode(self.module)
         trial = exactness.Trial(self.module, self.loss, row(self.initial(), 0), self.trained, self.clients)
@@ -45,7 +46,7 @@ class Stacked(InProcess):
             and trial.holds(exactness.vectorises)
         )
         self.channels_last = not self.vectorises and trial.holds(exactness.has_channels_last)
-        self.small = Vectorised(self.module, self.loss, self.trained, compiled)
+        self.small = Vectorised(self.module, self.loss, self.trained, self.compiled)
 
     def descend(
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
@@ -54,11 +55,14 @@ class Stacked(InProcess):
             return super().descend(models, mix, optimizer, steps, direction)
         running, plan = optimizer.start(models, self.trained), Plan(mix, self.small.dtype)
         self.train_mode(self.module)
-        losses = []
-        for inputs, targets in self.stacked_batches(plan.asked, steps, "update", self.batch_size):
-            gradients, loss = self.small.gradients(running.models, plan, inputs, targets)
-            running.apply(direction(running.models, gradients) if direction else gradients)
-            losses.append(loss)
+        losses: list[Tensor] = []
+        with ExitStack() as settled:
+            for inputs, targets in self.stacked_batches(plan.asked, steps, "update", self.batch_size):
+                if self.small.compiled and len(losses) == 1:  # later steps look like the first: no need to check
+                    settled.enter_context(torch.compiler.set_stance(skip_guard_eval_unsafe=True))
+                gradients, loss = self.small.gradients(running.models, plan, inputs, targets)
+                running.apply(direction(running.models, gradients) if direction else gradients)
+                losses.append(loss)
         check_losses(losses, plan, steps)
         return running.finish()
 
@@ -177,3 +181,9 @@ class Stacked(InProcess):
                 self.count(k, some, purpose, inputs.shape[2])
             yield from zip(inputs, targets, strict=True)
             ahead, start = max(1, DRAWN_NUMBERS // inputs[0].numel()), some.stop
+
+
+class Compiled(Stacked):
+    """Small models moreover as machine code, by `torch.compile`: worth its warm-up from some 20,000 updates on."""
+
+    compiled = True

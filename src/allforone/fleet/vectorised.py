@@ -34,7 +34,7 @@ class Vectorised:
     """A module without buffers whose layers treat samples alone."""
 
     def __init__(self, module: nn.Module, loss: Loss, trained: list[str], compiled: bool = False) -> None:
-        self.module, self.loss, self.trained = module, loss, trained
+        self.module, self.loss, self.trained, self.compiled = module, loss, trained, compiled
         self.dtype = dict(module.named_parameters())[trained[0]].dtype
         self._gradients: Callable[..., Any] = torch.compile(self._weighted) if compiled else self._weighted
 

@@ -43,7 +43,7 @@ class RunConfig(BaseModel):
     optimizer: Choice | None = None
     scheduler: Choice | None = None
     seed: int = PAPER_SEEDS[0]
-    fleet: Literal["stacked", "loop"] = "stacked"
+    fleet: Literal["stacked", "compiled", "loop"] = "stacked"
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
 
