@@ -22,6 +22,7 @@ from .in_process import InProcess
 from .layout import arrange
 from .optimizer import Optimizer
 from .vectorised import Plan, Vectorised, check_losses
+from .workers import one_core
 
 VECTORISED_PARAMETERS = 10_000  # above, the passes cost more than calling them one by one
 PASSED_SAMPLES = 256  # that go through a model at once, where they may be split: bounds the activations
@@ -56,7 +57,7 @@ class Stacked(InProcess):
         running, plan = optimizer.start(models, self.trained), Plan(mix, self.small.dtype)
         self.train_mode(self.module)
         losses: list[Tensor] = []
-        with ExitStack() as settled:
+        with one_core(), ExitStack() as settled:
             for inputs, targets in self.stacked_batches(plan.asked, steps, "update", self.batch_size):
                 if self.small.compiled and len(losses) == 1:  # later steps look like the first: no need to check
                     settled.enter_context(torch.compiler.set_stance(skip_guard_eval_unsafe=True))
@@ -70,8 +71,9 @@ class Stacked(InProcess):
         if self.at_once((mix != 0).any(0), self.batch_size):
             plan, steps = Plan(mix, self.small.dtype), range(step, step + 1)
             self.train_mode(self.module)
-            inputs, targets = next(self.stacked_batches(plan.asked, steps, "update", self.batch_size))
-            result, loss = self.small.gradients(models, plan, inputs, targets)
+            with one_core():
+                inputs, targets = next(self.stacked_batches(plan.asked, steps, "update", self.batch_size))
+                result, loss = self.small.gradients(models, plan, inputs, targets)
             check_losses([loss], plan, steps)
             return {name: value if name in self.trained else value.clone() for name, value in result.items()}
         drawn = self.batches((mix != 0).any(0), step, "update", self.batch_size)
@@ -93,8 +95,10 @@ class Stacked(InProcess):
         n = len(self.clients)
         if self.at_once(torch.ones(n), samples):
             self.train_mode(self.module)
-            inputs, targets = next(self.stacked_batches(list(range(n)), range(step, step + 1), "compare", samples))
-            return self.small.compare(models, inputs, targets, step)
+            with one_core():
+                steps = range(step, step + 1)
+                inputs, targets = next(self.stacked_batches(list(range(n)), steps, "compare", samples))
+                return self.small.compare(models, inputs, targets, step)
         drawn = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
         batches = {k: self.arranged(batch) for k, batch in drawn.items()}
 

@@ -4,8 +4,9 @@ Every thread has its own copy of the module, since a functional call puts parame
 depend on the number of threads.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from copy import deepcopy
 from functools import lru_cache
 from queue import SimpleQueue
@@ -34,16 +35,15 @@ class Workers:
         while self.made < cores:
             self.copies.put(deepcopy(self.module))
             self.made += 1
-        torch.set_num_threads(1)  # MKL knows one number for all threads
         futures: list[Future[Answer]] = []
-        try:
-            futures.extend(_threads(cores).submit(self._work, work, item) for item in items)
-            return [future.result() for future in futures]
-        finally:
-            for future in futures:
-                future.cancel()
-            wait(futures)
-            torch.set_num_threads(cores)
+        with one_core():  # also here, since MKL knows one number for all threads
+            try:
+                futures.extend(_threads(cores).submit(self._work, work, item) for item in items)
+                return [future.result() for future in futures]
+            finally:
+                for future in futures:
+                    future.cancel()
+                wait(futures)
 
     def _work(self, work: Callable[[nn.Module, Item], Answer], item: Item) -> Answer:
         module = self.copies.get()
@@ -51,6 +51,17 @@ class Workers:
             return work(module, item)
         finally:
             self.copies.put(module)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Small sums are slower on several cores, and far slower when another process wants one of them."""
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(cores)
 
 
 @lru_cache

@@ -1,0 +1,124 @@
+"""`make bench`: print the ratios as a table and write them as JSON."""
+
+import argparse
+import json
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from allforone.fleet import Compiled, Loop, Stacked
+from allforone.problems import PROBLEMS, Problem
+
+from . import contestants
+from .contestants import descend, plain, ten_collaborators
+from .measure import seconds
+
+Row = dict[str, Any]
+BATCH, ESTIMATION, INNER = 16, 512, 50
+
+
+def convolutional(name: str) -> Iterator[Row]:
+    """Update, estimation and round of 20 clients against one model trained on as many samples, and against the loop."""
+    problem = contestants.images(name)
+    n = len(problem.clients)
+    fleet, loop, mix = Stacked(problem, seed=0), Loop(problem, seed=0), ten_collaborators(n)
+    models = fleet.initial()
+    per_update, per_estimation = n * 10 * BATCH, n * n * ESTIMATION
+    limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 512, 1024)}
+    taken = seconds({**limits, "update": descend(fleet, models, mix, 2), "loop": descend(loop, models, mix, 1)})
+    limit = min(taken[key] for key in limits) / 2
+    yield row(f"{name}: update", "limit", limit, taken["update"] / 2)
+    yield row(f"{name}: update", "loop", taken["loop"], taken["update"] / 2)
+    taken |= seconds({
+        "limit": plain(problem, 512, per_estimation // 8),
+        "estimation": lambda: fleet.compare(models, 0, ESTIMATION),
+    }, 5)
+    best = min(8 * taken["limit"], limit * per_estimation / per_update)
+    yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
+    ours = taken["estimation"] + INNER * taken["update"] / 2
+    yield row(f"{name}: round of {INNER} updates", "limit", best + INNER * limit, ours)
+
+
+def tiny() -> Iterator[Row]:
+    problems: dict[str, Problem] = {f"synthetic, d = {d}": PROBLEMS["synthetic"](dimension=d) for d in (2, 10)}
+    if "ALLFORONE_DATA" in os.environ:
+        problems["heart disease"] = PROBLEMS["heart-disease"]()
+    for name, problem in problems.items():
+        n, fleets = len(problem.clients), {"stacked": Stacked, "compiled": Compiled, "loop": Loop}
+        mix = torch.full((n, n), 1 / n, dtype=torch.float64)
+        made = {key: fleet(problem, seed=0) for key, fleet in fleets.items()}
+        count = {"stacked": 200, "compiled": 1000, "loop": 5 if n > 4 else 50}
+        start = time.perf_counter()
+        descend(made["compiled"], made["loop"].initial(), mix, 1)()
+        warm = time.perf_counter() - start
+        taken = seconds({
+            key: descend(fleet, fleet.initial(), mix, count[key]) for key, fleet in made.items()})
+        each = {key: taken[key] / count[key] for key in made}
+        yield row(f"{name}: update", "loop", each["loop"], each["stacked"])
+        yield row(f"{name}: update, compiled ({warm:.0f} s of warm-up)", "loop", each["loop"], each["compiled"])
+
+
+def volumes() -> Iterator[Row]:
+    problem = contestants.volumes()
+    fleet = Stacked(problem, seed=0, batch_size=8)
+    taken = seconds({
+        "limit": plain(problem, 8, 3 * 8),
+        "update": descend(fleet, fleet.initial(), torch.eye(3, dtype=torch.float64)),
+    }, 3)
+    yield row("ixi: update of 3 clients", "limit", taken["limit"], taken["update"])
+
+
+def growth() -> Iterator[Row]:
+    """Time and memory per update with ten collaborators each: linear in the number of pairs."""
+    for n in (5, 10, 20, 50, 100, 200):
+        fleet = Stacked(contestants.vectors(n), seed=0, batch_size=BATCH)
+        mix = ten_collaborators(n)
+        taken = seconds({"update": descend(fleet, fleet.initial(), mix, 10)})
+        pairs = int((mix != 0).sum())
+        yield {"what": f"digits, {n} clients", "pairs": pairs, "seconds": taken["update"] / 10,
+               "microseconds_per_pair": 1e5 * taken["update"] / pairs,
+               "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+
+
+def row(what: str, against: str, theirs: float, ours: float) -> Row:
+    return {"what": what, "against": against, "theirs": theirs, "seconds": ours, "ratio": theirs / ours}
+
+
+SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
+    "growth": growth,  # first, while the process is small
+    "tiny": tiny,
+    "cifar10": lambda: convolutional("cifar10"),
+    "mnist": lambda: convolutional("mnist"),
+    "ixi": volumes,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sections", nargs="*", help=f"any of {', '.join(SECTIONS)}; by default all")
+    parser.add_argument("--out", type=Path, default=Path("out/bench.json"))
+    options = parser.parse_args()
+    console, rows = Console(), []
+    for name in options.sections or SECTIONS:
+        with console.status(f"measuring {name} …"):
+            found = list(SECTIONS[name]())
+        rows += found
+        table = Table(*found[0], title=name)
+        for line in found:
+            table.add_row(*(f"{value:.3g}" if isinstance(value, float) else str(value) for value in line.values()))
+        console.print(table)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    cores = torch.get_num_threads()
+    options.out.write_text(json.dumps({"torch": torch.__version__, "cores": cores, "rows": rows}, indent=1))
+    console.print(f"written to {options.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,84 @@
+"""What is measured: problems of the paper's shapes with images drawn at random, since speed does not depend on them."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from allforone.fleet import InProcess, Models, Optimizer
+from allforone.problems import Client, Problem
+from allforone.problems.cifar10 import lenet
+from allforone.problems.digits import network as dense
+from allforone.problems.images import crop_and_flip, normalise
+from allforone.problems.ixi import UNet, dice_loss
+from allforone.problems.mnist import network as cnn
+
+SGD = Optimizer(partial(torch.optim.SGD, lr=1e-3, momentum=0.9))
+
+
+def images(name: str, clients: int = 20, samples: int = 512) -> Problem:
+    channels, side, model, augment = {
+        "cifar10": (3, 32, lenet, crop_and_flip), "mnist": (1, 28, cnn, None),
+    }[name]
+    transform = partial(normalise, mean=[0.5] * channels, std=[0.25] * channels)
+
+    def client(k: int) -> Client:
+        random = torch.Generator().manual_seed(k)
+        x = torch.randint(0, 256, (samples, channels, side, side), dtype=torch.uint8, generator=random)
+        data = (x, torch.randint(0, 10, (samples,), generator=random))
+        return Client(data, data, cluster=k % 2, transform=transform, augment=augment)
+
+    return Problem([client(k) for k in range(clients)], model, F.cross_entropy, name=name)
+
+
+def vectors(clients: int, samples: int = 64) -> Problem:
+    """The digits' shape and network, for any number of clients."""
+    def client(k: int) -> Client:
+        random = torch.Generator().manual_seed(k)
+        data = (torch.rand(samples, 64, generator=random), torch.randint(0, 10, (samples,), generator=random))
+        return Client(data, data)
+
+    return Problem([client(k) for k in range(clients)], partial(dense, 32), F.cross_entropy, name="digits")
+
+
+def volumes(clients: int = 3, samples: int = 8) -> Problem:
+    def client(k: int) -> Client:
+        random = torch.Generator().manual_seed(k)
+        x = torch.randn(samples, 1, 48, 60, 48, generator=random)
+        data = (x, torch.cat([x > 0, x <= 0], 1).float())
+        return Client(data, data)
+
+    return Problem([client(k) for k in range(clients)], UNet, dice_loss, name="ixi")
+
+
+def ten_collaborators(clients: int) -> Tensor:
+    """Every client listens to ten, itself among them, with equal weight: every other one around it."""
+    mix = torch.zeros(clients, clients, dtype=torch.float64)
+    for i in range(clients):
+        mix[i, (i + 2 * torch.arange(min(10, clients))) % clients] = 1
+    return mix / mix.sum(1, keepdim=True)
+
+
+def descend(fleet: InProcess, models: Models, mix: Tensor, updates: int = 1) -> Callable[[], object]:
+    return lambda: fleet.descend(models, mix, SGD, range(updates))
+
+
+def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True) -> Callable[[], object]:
+    """Ordinary training of one model on prepared batches, in the order in memory that is best for it."""
+    module: nn.Module = problem.initial_model(0).train()
+    train = problem.clients[0].train
+    x, y = train.take(torch.arange(batch) % len(train))  # type: ignore[union-attr, arg-type]
+    order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
+    if order and channels_last:
+        module, x = module.to(memory_format=order), x.to(memory_format=order)  # type: ignore[call-overload]
+    optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
+
+    def run() -> None:
+        for _ in range(max(1, samples // batch)):
+            optimizer.zero_grad()
+            problem.loss(module(x), y).backward()
+            optimizer.step()
+
+    return run
