@@ -2,7 +2,7 @@
 
 from .algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle
 from .api import Trained, train
-from .collaboration import Criterion, Paper, binary, continuous
+from .collaboration import Criterion, Online, Paper, binary, continuous
 from .errors import AllForOneError, Diverged, InputError
 from .problems import Client, Problem, Settings, accuracy, digits, synthetic
 
@@ -10,6 +10,6 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Algorithm", "AllForOne", "AllForOneError", "Client", "Criterion", "Diverged", "FedAvg", "InputError", "Local",
-    "Oracle", "Paper", "Problem", "Settings", "Trained", "accuracy", "binary", "continuous", "digits", "synthetic",
-    "train",
+    "Online", "Oracle", "Paper", "Problem", "Settings", "Trained", "accuracy", "binary", "continuous", "digits",
+    "synthetic", "train",
 ]

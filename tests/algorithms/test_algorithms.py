@@ -52,7 +52,7 @@ def test_all_for_one_reads_like_its_equation():
     subject = problem("linear")
     models, _, _ = train(subject, AllForOne(binary(0.1), afo.Paper(9), "normalised"), rounds=1, inner=1)
     fleet = Stacked(subject, seed=3)
-    r = afo.Paper(9)(fleet, fleet.initial(), 0)
+    r = afo.Paper(9)(fleet, fleet.initial(), {}, 0)[0].similarity
     for i in range(4):
         phi = 0.1 * (r[i] >= 0.1)
         alpha = phi / phi.sum()
@@ -69,7 +69,7 @@ def test_all_for_one_reads_like_its_equation():
 @pytest.mark.parametrize("name", sorted({*ALGORITHMS} - {"ditto", "apfl", "fedavg-finetune"}))
 def test_one_client_alone_is_local(name):
     subject = problem("perceptron", count=1)
-    algorithm = ALGORITHMS[name](samples=9) if name.startswith("all-for-one") else ALGORITHMS[name]()
+    algorithm = ALGORITHMS[name](samples=9) if name.startswith("all-for-one-") else ALGORITHMS[name]()
     assert_same(train(subject, algorithm)[0], train(subject, Local())[0])
 
 

@@ -48,7 +48,7 @@ def test_with_many_samples_the_papers_estimate_nears_the_true_similarity():
     slopes = 2 * (0 - optima)  # ∇R_k(0) with H = I
     distance = (slopes[:, None] - slopes[None, :]).square().sum(2)
     true = similarity(distance, slopes.square().sum(1))
-    estimate = Paper(samples=200_000)(fleet, fleet.initial(), 0)
+    estimate = Paper(samples=200_000)(fleet, fleet.initial(), {}, 0)[0].similarity
     torch.testing.assert_close(estimate, true, atol=0.03, rtol=0)
     assert fleet.samples.tolist() == [200_000] * 6
 

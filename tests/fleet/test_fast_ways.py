@@ -50,7 +50,7 @@ def test_one_core_and_two_give_the_same_bits(model, cores):
         cores(count)
         fleet = Stacked(images(model), seed=0, batch_size=4)
         models, _ = fleet.descend(fleet.initial(), weights(), SGD, range(3))
-        found.append([*models.values(), *fleet.compare(models, 0, 8), *fleet.evaluate(models)[:2]])
+        found.append([*models.values(), *fleet.compare(models, 0), *fleet.evaluate(models)[:2]])
         assert torch.get_num_threads() == count
     assert all(one.equal(two) for one, two in zip(*found, strict=True))
 
@@ -80,7 +80,7 @@ def test_a_pass_in_pieces_is_the_whole_pass(size, monkeypatch):
     models = fast.initial()
     ours, theirs = (fleet.gradients(models, weights(), 0) for fleet in (fast, plain))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
-    for mine, its in zip(fast.compare(models, 0, 13), plain.compare(models, 0, 13), strict=True):
+    for mine, its in zip(fast.compare(models, 0, 13)[:2], plain.compare(models, 0, 13)[:2], strict=True):
         assert torch.allclose(mine, its, rtol=1e-3, atol=1e-5)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..collaboration import Paper, binary, continuous
+from ..collaboration import Online, Paper, binary, continuous
 from .all_for_one import AllForOne, Weighting, default_weighting
 from .apfl import Apfl
 from .base import Algorithm, Info, State
@@ -13,6 +13,10 @@ from .ifca import Ifca
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
+
+
+def all_for_one(memory: float = 0.9, every: int = 1) -> AllForOne:
+    return AllForOne(continuous(), Online(memory, every))
 
 
 def all_for_one_binary(
@@ -35,6 +39,7 @@ def fedavg_finetune(proximal: float = 0.0, finetune: int = 5) -> FedAvg:
 
 #: name on the command line → function from options to an algorithm
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "all-for-one": all_for_one,
     "all-for-one-binary": all_for_one_binary,
     "all-for-one-continuous": all_for_one_continuous,
     "oracle": Oracle,
@@ -48,11 +53,11 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "ifca": Ifca,
 }
 
-#: the algorithms that the paper compares
+#: All-for-one, and what the paper compares it with
 PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
 
 __all__ = [
     "ALGORITHMS", "PAPER_ALGORITHMS", "Algorithm", "AllForOne", "Apfl", "CoBo", "Ditto", "FedAvg", "Ifca", "Info",
-    "Local", "Oracle", "State", "Weighting", "WgaBc", "all_for_one_binary", "all_for_one_continuous",
+    "Local", "Oracle", "State", "Weighting", "WgaBc", "all_for_one", "all_for_one_binary", "all_for_one_continuous",
     "default_weighting",
 ]

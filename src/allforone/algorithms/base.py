@@ -42,14 +42,14 @@ class Weighted(ABC):
         return State(models, optimizer, {})
 
     @abstractmethod
-    def collaborate(self, state: State, fleet: Fleet, step: int) -> Info:
-        """The weights of the coming round."""
+    def collaborate(self, state: State, fleet: Fleet, step: int) -> tuple[Info, dict[str, Any]]:
+        """The weights of the coming round, and what to remember."""
 
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        info = self.collaborate(state, fleet, steps.start)
+        info, memory = self.collaborate(state, fleet, steps.start)
         mix = info.weights if info.scale is None else info.scale[:, None] * info.weights
         models, optimizer = fleet.descend(state.models, mix, state.optimizer, steps)
-        return state._replace(models=models, optimizer=optimizer), info
+        return State(models, optimizer, memory), info
 
 
 def alone(fleet: Fleet) -> Tensor:

@@ -1,7 +1,7 @@
-"""How similar two clients are now, r_ik, estimated from gradients."""
+"""How similar two clients are now, r_ik, and how noisy their gradients, σ_k², estimated from gradients."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -9,10 +9,18 @@ from torch import Tensor
 from ..errors import InputError
 from ..fleet import Fleet, Models
 
+Memory = dict[str, Tensor]  #: what an estimator keeps from round to round; empty at first
+
+
+class Estimate(NamedTuple):
+    similarity: Tensor  #: [N, N], r_ik
+    variance: Tensor  #: [N, N], σ_k² at θ_i, up to a factor common to a row
+    trust: Tensor | None = None  #: [N, N], f_ik: the share of g_k(θ_i) − g_i(θ_i) that client i lets through
+
 
 class Estimator(Protocol):
-    def __call__(self, fleet: Fleet, models: Models, step: int) -> Tensor:
-        """[N, N], an estimate of r_ik at the models of now."""
+    def __call__(self, fleet: Fleet, models: Models, memory: Memory, step: int) -> tuple[Estimate, Memory]:
+        """What is known at the models of now, and what to remember."""
         ...
 
 
@@ -40,6 +48,7 @@ class Paper:
         if self.samples < 1:
             raise InputError(f"samples is {self.samples}: the estimator needs at least 1 per client")
 
-    def __call__(self, fleet: Fleet, models: Models, step: int) -> Tensor:
-        statistics = fleet.compare(models, step, self.samples)
-        return similarity(statistics.distance, statistics.norm.diagonal())
+    def __call__(self, fleet: Fleet, models: Models, memory: Memory, step: int) -> tuple[Estimate, Memory]:
+        statistics = fleet.compare(models, step, self.samples, fleet.present(step))
+        r = similarity(statistics.distance.nan_to_num(torch.inf), statistics.norm.diagonal().nan_to_num(0))
+        return Estimate(r, (1 / fleet.sizes).expand_as(r)), memory

@@ -21,6 +21,12 @@ def normalised(weights: Tensor) -> Tensor:
     return weights / weights.sum(1, keepdim=True)
 
 
+def trusted(weights: Tensor, trust: Tensor) -> Tensor:
+    """w with Σ_k w_ik g_k = Σ_k α_ik (g_i + f_ik (g_k − g_i)): what is not trusted falls to oneself."""
+    kept = (weights * trust).fill_diagonal_(0)
+    return kept + torch.diag(weights.sum(1) - kept.sum(1))
+
+
 def effective_variance(r: Tensor, criterion: Criterion, variance: Tensor) -> Tensor:
     """σ_eff² of each client, (Σ_k ψ(r_ik)/σ_k²)⁻¹: what is left of the noise with the definition's weights."""
     return 1 / (criterion.psi(r) / variance).sum(1)

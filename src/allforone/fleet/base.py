@@ -20,6 +20,7 @@ class PairStatistics(NamedTuple):
 
     distance: Tensor  #: [N, N], ‖g_k(θ_i) − g_i(θ_i)‖²
     norm: Tensor  #: [N, N], ‖g_k(θ_i)‖²
+    noise: Tensor | None  #: [N, N], ‖a − b‖²/4 for the halves of k's batch, whose mean is g_k(θ_i): its variance
 
 
 class Evaluation(NamedTuple):
@@ -53,8 +54,14 @@ class Fleet(Protocol):
         """Many updates with fixed weights. The arguments stay as they were."""
         ...
 
-    def compare(self, models: Models, step: int, samples: int) -> PairStatistics:
-        """Statistics of gradients on `samples` samples per client, drawn apart from those of the updates."""
+    def compare(
+        self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
+    ) -> PairStatistics:
+        """Statistics of gradients on `samples` samples per client, drawn apart from those of the updates.
+
+        Without `samples`, on the update's own batches, in halves, which tells the noise too. `among` [N] says whom to
+        ask; what concerns the others is NaN.
+        """
         ...
 
     def losses(self, models: Models, steps: range) -> Tensor:
@@ -63,8 +70,8 @@ class Fleet(Protocol):
 
     def evaluate(self, models: Models) -> Evaluation: ...
 
-    def present(self) -> Tensor:
-        """[N], who can be asked now. Absence is an answer, not an exception."""
+    def present(self, step: int) -> Tensor:
+        """[N], who can be asked in the round that begins with `step`. Absence is an answer, not an exception."""
         ...
 
 
@@ -100,6 +107,29 @@ def plus(gradients: Models, term: Models) -> Models:
 
 def trained_names(model: nn.Module) -> list[str]:
     return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def statistics(own: list[Tensor], others: Iterable[list[Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
+    """A row of the pair statistics, from the gradients of the model's owner and of each client; whole or in halves."""
+    mean_own = torch.stack(own).mean(0)
+    rows = []
+    for parts in others:
+        mean = torch.stack(parts).mean(0)
+        noise = (parts[0] - parts[-1]).square().sum() / 4
+        rows.append(torch.stack([(mean - mean_own).square().sum(), mean.square().sum(), noise]))
+    distance, norm, noise = torch.stack(rows).double().unbind(1)
+    return distance, norm, noise
+
+
+def pair_statistics(
+    rows: Iterable[tuple[Tensor, Tensor, Tensor]], among: list[int], count: int, halves: bool
+) -> PairStatistics:
+    """Rows of those asked to the table of all; NaN for the others. Noise is known from halves only."""
+    tables = []
+    for column in zip(*rows, strict=True):
+        tables.append(torch.full((count, count), torch.nan, dtype=torch.float64))
+        tables[-1][torch.tensor(among)[:, None], torch.tensor(among)] = torch.stack(column)
+    return PairStatistics(tables[0], tables[1], tables[2] if halves else None)
 
 
 def flat(gradients: Iterable[Tensor]) -> Tensor:

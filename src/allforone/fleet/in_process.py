@@ -45,14 +45,16 @@ class InProcess(ABC):
         """The initial model, once for each client."""
         return stack(self.module, len(self.clients))
 
-    def present(self) -> Tensor:
+    def present(self, step: int) -> Tensor:
         return torch.ones(len(self.clients), dtype=torch.bool)
 
     @abstractmethod
     def gradients(self, models: Models, mix: Tensor, step: int) -> Models: ...
 
     @abstractmethod
-    def compare(self, models: Models, step: int, samples: int) -> PairStatistics: ...
+    def compare(
+        self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
+    ) -> PairStatistics: ...
 
     def descend(
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
@@ -70,6 +72,22 @@ class InProcess(ABC):
             found[k] = draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
             self.count(k, range(step, step + 1), purpose, len(found[k][0]))
         return found
+
+    def compared(self, asked: Tensor, step: int, samples: int | None) -> dict[int, list[Batch]]:
+        """What each client is compared on: one batch of its own, or the update's batch in two halves.
+
+        A batch too small for halves (of one sample; of three, where layers mix them) is one half, and the batch of the
+        step before the other.
+        """
+        if samples is not None:
+            return {k: [batch] for k, batch in self.batches(asked, step, "compare", samples).items()}
+        batches = self.batches(asked, step, "update", self.batch_size)
+        least = 2 if self.moves_buffers else 1
+        if all(len(inputs) >= 2 * least for inputs, _ in batches.values()):
+            return {k: [(x[: len(x) // 2], y[: len(x) // 2]), (x[len(x) // 2 :][: len(x) // 2],
+                    y[len(x) // 2 :][: len(x) // 2])] for k, (x, y) in batches.items()}
+        other = self.batches(asked, step - 1 if step else 1, "update", self.batch_size)
+        return {k: [other[k], batches[k]] for k in batches}
 
     def count(self, client: int, steps: range, purpose: str, size: int) -> None:
         """Enter the batches of these steps in the ledger; one that serves several times in a round counts once."""

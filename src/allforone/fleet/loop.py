@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from .base import Models, PairStatistics, flat, row
+from .base import Models, PairStatistics, flat, pair_statistics, row, statistics
 from .in_process import InProcess
 
 
@@ -21,14 +21,15 @@ class Loop(InProcess):
                         result[name][m] = value
         return result
 
-    def compare(self, models: Models, step: int, samples: int) -> PairStatistics:
-        n = len(self.clients)
-        batches = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
-        distance, norm = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, n, dtype=torch.float64)
-        for i in range(n):
-            own = flat(self.gradient(row(models, i), i, i, batches[i], step, "compare")[0].values())
-            for k in range(n):
-                other = flat(self.gradient(row(models, i), i, k, batches[k], step, "compare")[0].values())
-                distance[i, k] = (other - own).square().sum()
-                norm[i, k] = other.square().sum()
-        return PairStatistics(distance, norm)
+    def compare(
+        self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
+    ) -> PairStatistics:
+        asked = self.present(step) if among is None else among
+        batches = self.compared(asked, step, samples)
+
+        def gradients(i: int, k: int) -> list[Tensor]:
+            return [flat(self.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
+                    for part, batch in enumerate(batches[k])]
+
+        rows = [statistics(gradients(i, i), (gradients(i, k) for k in batches)) for i in batches]
+        return pair_statistics(rows, list(batches), len(self.clients), samples is None)

@@ -17,7 +17,7 @@ from ..errors import Diverged, blaming
 from ..problems import Problem
 from ..problems.data import Batch, draw_many
 from . import exactness
-from .base import Direction, Models, PairStatistics, flat, row
+from .base import Direction, Models, PairStatistics, flat, pair_statistics, row, statistics
 from .in_process import InProcess
 from .layout import arrange
 from .optimizer import Optimizer
@@ -91,29 +91,33 @@ class Stacked(InProcess):
         self.workers.each(add, range(len(mix)))
         return result
 
-    def compare(self, models: Models, step: int, samples: int) -> PairStatistics:
-        n = len(self.clients)
-        if self.at_once(torch.ones(n), samples):
+    def compare(
+        self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
+    ) -> PairStatistics:
+        n, asked = len(self.clients), self.present(step) if among is None else among
+        batches = {k: [self.arranged(part) for part in parts]
+                   for k, parts in self.compared(asked, step, samples).items()}
+        clients = list(batches)
+        if self.at_once(asked, samples or self.batch_size):
             self.train_mode(self.module)
             with one_core():
-                steps = range(step, step + 1)
-                inputs, targets = next(self.stacked_batches(list(range(n)), steps, "compare", samples))
-                return self.small.compare(models, inputs, targets, step)
-        drawn = self.batches(torch.ones(n, dtype=torch.bool), step, "compare", samples)
-        batches = {k: self.arranged(batch) for k, batch in drawn.items()}
+                inputs, targets = (torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
+                                   for part in (0, 1))
+                rows = self.small.compare({name: t[clients] for name, t in models.items()}, inputs, targets, step)
+            return pair_statistics(zip(*rows, strict=True), clients, n, samples is None)
 
-        def statistics(module: nn.Module, i: int) -> tuple[Tensor, Tensor]:
-            def gradient(k: int) -> Tensor:
-                mixed = self.mixed(module, row(models, i), i, {k: 1.0}, batches, step, "compare")
-                return flat(mixed[name] for name in self.trained)
+        def of_row(module: nn.Module, i: int) -> tuple[Tensor, Tensor, Tensor]:
+            def gradients(k: int) -> list[Tensor]:
+                found = []
+                for part, batch in enumerate(batches[k]):
+                    mixed = self.mixed(module, row(models, i), i, {k: 1.0}, {k: batch}, step, f"compare {part}")
+                    found.append(flat(mixed[name] for name in self.trained))
+                return found
 
-            own = gradient(i)
-            others = ((gradient(k) if k != i else own) for k in range(n))  # two gradients in memory, never N
-            pairs = [((other - own).square().sum(), other.square().sum()) for other in others]
-            return tuple(torch.stack(column).double() for column in zip(*pairs, strict=True))  # type: ignore[return-value]
+            own = gradients(i)  # two clients' gradients in memory, never N
+            return statistics(own, (gradients(k) if k != i else own for k in clients))
 
-        rows = self.workers.each(statistics, range(n))
-        return PairStatistics(*(torch.stack(column) for column in zip(*rows, strict=True)))
+        return pair_statistics(self.workers.each(of_row, clients), clients, n, samples is None)
 
     def mixed(
         self, module: nn.Module, model: Models, m: int, weights: dict[int, float], batches: dict[int, Batch],

@@ -9,7 +9,7 @@ from torch.func import functional_call, grad, vmap
 
 from ..errors import Diverged, blaming
 from ..problems import Loss
-from .base import Models, PairStatistics
+from .base import Models
 
 COMPARED_NUMBERS = 2**24  # entries of gradients held at once while comparing
 
@@ -61,28 +61,31 @@ class Vectorised:
         losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
         return weights @ losses, losses
 
-    def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> PairStatistics:
-        """Statistics of the gradients on batches [N, b, …], at as many models as memory allows at once."""
+    def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models: each [N, N]."""
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
             return value, value
 
-        def of_model(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-            gradient, losses = vmap(grad(loss, has_aux=True), (None, None, 0, 0))(trained, fixed, inputs, targets)
-            vectors = torch.cat([gradient[name].flatten(1) for name in self.trained], 1)
+        def of_model(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, ...]:
+            of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))
+            gradient, losses = vmap(of_part, (None, None, 0, 0))(trained, fixed, inputs, targets)
+            vectors = torch.cat([gradient[name].flatten(2) for name in self.trained], 2)  # [N, parts, P]
             if vectors.dtype in (torch.float16, torch.bfloat16):
                 vectors = vectors.float()
-            distance = (vectors - own.to(vectors.dtype) @ vectors).square().sum(1)
-            return distance, vectors.square().sum(1), losses
+            mean = vectors.mean(1)
+            distance = (mean - own.to(mean.dtype) @ mean).square().sum(1)
+            return distance, mean.square().sum(1), (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4, losses
 
         trained, fixed = self._apart(models)
         n, size = len(inputs), sum(tensor[0].numel() for tensor in trained.values())
+        chunk = max(1, COMPARED_NUMBERS // (n * inputs.shape[1] * size))
         with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            distance, norm, losses = vmap(of_model, chunk_size=max(1, COMPARED_NUMBERS // (n * size)))(
+            distance, norm, noise, losses = vmap(of_model, chunk_size=chunk)(
                 trained, fixed, torch.eye(n, dtype=self.dtype))
-        for m, k in (~losses.isfinite()).nonzero().tolist():
+        for m, k, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(m, k, step)
-        return PairStatistics(distance.double(), norm.double())
+        return distance.double(), norm.double(), noise.double()
 
     def _apart(self, models: Models) -> tuple[Models, Models]:
         trained = {name: models[name] for name in self.trained}

@@ -13,6 +13,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
 from ..algorithms import ALGORITHMS, Algorithm, default_weighting
+from ..collaboration import Paper
 from ..errors import InputError, blaming, suggest
 from ..fleet import Optimizer
 from ..problems import PROBLEMS, Problem
@@ -186,7 +187,7 @@ def resolve(config: RunConfig, problem: Problem) -> RunConfig:
     if "samples" in takes:
         options.setdefault("samples", settings.estimation)
     if "weighting" in takes and options.get("weighting") is None:
-        options["weighting"] = default_weighting(problem.smoothness)
+        options["weighting"] = default_weighting(Paper(), problem.smoothness)
     return config.model_copy(update={
         "algorithm": Choice(name=config.algorithm.name, **options),
         "rounds": config.rounds or settings.rounds,
