@@ -1,10 +1,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
-SHOWN := all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
+SHOWN := all-for-one,all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint pictures clean browser
+.PHONY: help demo test lint bench pictures clean browser
 
 help:  ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,6 +26,9 @@ test: $(INSTALLED) browser lint  ## everything CI runs: ruff, mypy, pytest
 lint: $(INSTALLED)  ## ruff and mypy only
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## measure speed: a table, and out/bench.json (about fifteen minutes)
+	$(BIN)/python -m benchmarks --out out/bench.json
 
 pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	@rm -rf out/pictures

@@ -13,11 +13,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from allforone.algorithms import AllForOne
 from allforone.fleet import Compiled, Loop, Stacked
 from allforone.problems import PROBLEMS, Problem
+from allforone.runs.training import Run, train
 
 from . import contestants
-from .contestants import descend, plain, ten_collaborators
+from .contestants import SGD, descend, plain, ten_collaborators
 from .measure import seconds
 
 Row = dict[str, Any]
@@ -43,7 +45,36 @@ def convolutional(name: str) -> Iterator[Row]:
     best = min(8 * taken["limit"], limit * per_estimation / per_update)
     yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
     ours = taken["estimation"] + INNER * taken["update"] / 2
-    yield row(f"{name}: round of {INNER} updates", "limit", best + INNER * limit, ours)
+    yield row(f"{name}: round of {INNER} updates, paper's estimation", "limit", best + INNER * limit, ours)
+    yield online_round(name, fleet, loop, taken["update"] / 2)
+    yield whole_run(name, problem, limit / per_update)
+
+
+def online_round(name: str, fleet: Stacked, loop: Loop, update: float) -> Row:
+    """All-for-one reading the update's batches, against the reference: all pairs whatever their weight, one by one,
+    and N² gradients of 512 samples for the weights."""
+    models, n = fleet.initial(), len(fleet.clients)
+    batch = loop.batches(torch.ones(n), 0, "compare", ESTIMATION)[0]
+    taken = seconds({
+        "statistics": lambda: fleet.compare(models, 0),
+        "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
+        "reference gradient": lambda: [loop.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0)
+                                       for _ in range(4)],
+    })
+    reference = INNER * taken["reference update"] + n * n * taken["reference gradient"] / 4
+    return row(f"{name}: round of {INNER} updates, online", "reference", reference,
+               taken["statistics"] + INNER * update)
+
+
+def whole_run(name: str, problem: Problem, limit: float) -> Row:
+    """Two rounds with everything around them: drawing, statistics, evaluation; against their gradients at the limit."""
+    fleet = Stacked(problem, seed=0, batch_size=BATCH)
+    rounds, n = 2, len(problem.clients)
+    start = time.perf_counter()
+    result = train(Run(fleet, AllForOne(), SGD, rounds, INNER))
+    taken = time.perf_counter() - start
+    asked = int((result.weights != 0).sum()) * INNER + rounds * n * n  # batches that gradients were taken on
+    return row(f"{name}: whole run of {rounds} rounds", "limit", limit * asked * BATCH, taken)
 
 
 def tiny() -> Iterator[Row]:

@@ -11,6 +11,7 @@ from torch import nn
 from .algorithms import Algorithm, AllForOne
 from .errors import InputError
 from .fleet import FLEETS, Optimizer
+from .fleet.in_process import Participation
 from .fleet.optimizer import Make, Schedule
 from .problems import Client, Loss, Problem, accuracy
 from .problems.data import Finite
@@ -47,6 +48,7 @@ def train(
     metric: Loss | Literal["auto"] | None = "auto",
     smoothness: float | None = None,
     evaluate_every: int = 1,
+    participation: Participation = 1.0,
     seed: int = 127,
     fleet: Literal["stacked", "compiled", "loop"] = "stacked",
     out: str | Path | None = None,
@@ -59,6 +61,7 @@ def train(
     algorithm: `AllForOne()` unless told. optimizer: a function from parameters to a torch optimizer, such as
     `partial(torch.optim.Adam, lr=1e-3)`; SGD with step size `lr` unless told. scheduler: likewise, one step per round.
     metric: (output, target) → scalar in [0, 1]; "auto" is accuracy where the targets are classes.
+    participation: with which probability a client is there in a round, or a function step → [N] of who is there.
     out: a new folder for the run; with resume=True one to go on from. progress: unless told, on a terminal only.
     """
     for name, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size),
@@ -80,7 +83,7 @@ def train(
         metric = accuracy if _has_classes(clients) else None
     problem = Problem(clients, model, loss, metric, smoothness=smoothness)
     run = Run(
-        FLEETS[fleet](problem, seed=seed, batch_size=batch_size),
+        FLEETS[fleet](problem, seed=seed, batch_size=batch_size, participation=participation),
         algorithm,
         Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
         rounds, inner, evaluate_every,
@@ -93,6 +96,7 @@ def train(
             "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
             "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": _told(scheduler),
             "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
+            "participation": _told(participation) if callable(participation) else participation,
         }
         folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
     with follow(rounds, progress) as on_round:

@@ -37,6 +37,8 @@ Inner = Annotated[int | None, typer.Option(help="Updates per round with the same
 BatchSize = Annotated[int | None, typer.Option(help="Samples per client and update.")]
 Lr = Annotated[float | None, typer.Option(help="Step size.")]
 OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
+ParticipationShare = Annotated[float | None, typer.Option(
+    help="With which probability a client takes part in a round, as 0.3; by default all always do.")]
 FleetName = Annotated[str | None, typer.Option(
     "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain).")]
 ProblemOptions = Annotated[list[str] | None, typer.Option(
@@ -48,10 +50,12 @@ AlgorithmOptions = Annotated[list[str] | None, typer.Option(
 def settings(
     problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
     optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
+    participation: float | None = None,
 ) -> dict[str, Any]:
     """The YAML file, overridden by the options."""
     given = read_yaml(config) if config else {}
-    for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet)):
+    for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet),
+                       ("participation", participation)):
         if value is not None:
             given[key] = value
     if ":" in problem:  # so that the run can be resumed from another folder
@@ -90,8 +94,8 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Decides the data, the initial model and every batch.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, fleet: FleetName = None, problem_option: ProblemOptions = None,
-    algorithm_option: AlgorithmOptions = None,
+    optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
+    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """One algorithm on one problem, into a run folder.
 
@@ -103,11 +107,12 @@ def run(
 
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
     """
-    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option)
+    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
+                     participation)
     if algorithm:
         given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
     elif isinstance(given.get("algorithm"), dict):
-        given["algorithm"].setdefault("name", "all-for-one-binary")
+        given["algorithm"].setdefault("name", "all-for-one")
     if seed is not None:
         given["seed"] = seed
     checked = parse(given, str(config) if config else "options")
@@ -156,8 +161,8 @@ def compare(
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, fleet: FleetName = None, problem_option: ProblemOptions = None,
-    algorithm_option: AlgorithmOptions = None,
+    optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
+    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """Several algorithms on one problem: a table, figures and report.html.
 
@@ -171,7 +176,8 @@ def compare(
 
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
-    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option)
+    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
+                     participation)
     given.pop("seed", None)
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"compare-{name}"

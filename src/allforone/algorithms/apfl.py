@@ -60,7 +60,7 @@ class Apfl:
             common.apply(common_gradients)
         (own_models, optimizer), (local, common_optimizer) = own.finish(), common.finish()
         n = len(fleet.sizes)
-        weights = torch.full_like(fleet.sizes, 1 / n) if self.as_published else share(fleet)
+        weights = torch.full_like(fleet.sizes, 1 / n) if self.as_published else share(fleet, steps.start)
         shared = repeat(mean(local, weights), n)
         memory = {"own": own_models, "common": shared, "common optimizer": common_optimizer, "mixture": mixture}
         info = Info(mixture[:, None] * only_own + (1 - mixture)[:, None] * weights)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from ..fleet import Fleet, Models, Optimizer
+from ..fleet import Fleet, Models, Optimizer, restricted
 
 
 class State(NamedTuple):
@@ -47,6 +47,7 @@ class Weighted(ABC):
 
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
         info, memory = self.collaborate(state, fleet, steps.start)
+        info = info._replace(weights=restricted(info.weights, fleet.present(steps.start)))
         mix = info.weights if info.scale is None else info.scale[:, None] * info.weights
         models, optimizer = fleet.descend(state.models, mix, state.optimizer, steps)
         return State(models, optimizer, memory), info

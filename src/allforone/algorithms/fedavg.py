@@ -6,6 +6,7 @@ common model after that many local steps of its own.
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from ..errors import InputError
@@ -30,7 +31,7 @@ class FedAvg:
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
         start = state.memory.get("common", state.models)
         common, optimizer = fedavg_round(fleet, start, state.optimizer, steps, self.proximal)
-        info = Info(share(fleet).expand(len(fleet.sizes), -1))
+        info = Info(share(fleet, steps.start).expand(len(fleet.sizes), -1))
         if not self.finetune:
             return state._replace(models=common, optimizer=optimizer), info
         own_steps = range(max(0, steps.stop - self.finetune), steps.stop)  # on batches that are drawn already
@@ -38,9 +39,10 @@ class FedAvg:
         return State(models, optimizer, {"common": common}), info
 
 
-def share(fleet: Fleet) -> Tensor:
-    """[N], each client's share of the data."""
-    return fleet.sizes / fleet.sizes.sum()
+def share(fleet: Fleet, step: int) -> Tensor:
+    """[N], each client's share of the data of those who are there; of all, should nobody be there."""
+    sizes = torch.where(fleet.present(step), fleet.sizes, 0)
+    return sizes / sizes.sum() if sizes.any() else fleet.sizes / fleet.sizes.sum()
 
 
 def fedavg_round(
@@ -52,4 +54,4 @@ def fedavg_round(
         return plus(gradients, {name: proximal * (models[name] - common[name]) for name in fleet.trained})
 
     local, optimizer = fleet.descend(common, alone(fleet), optimizer, steps, direction if proximal else None)
-    return repeat(mean(local, share(fleet)), len(fleet.sizes)), optimizer
+    return repeat(mean(local, share(fleet, steps.start)), len(fleet.sizes)), optimizer

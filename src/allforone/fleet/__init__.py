@@ -1,7 +1,7 @@
 """Who answers with gradients, wherever they are."""
 
 from ..problems import Problem
-from .base import Direction, Evaluation, Fleet, Models, PairStatistics, mean, plus, repeat, row, stack
+from .base import Direction, Evaluation, Fleet, Models, PairStatistics, mean, plus, repeat, restricted, row, stack
 from .in_process import InProcess
 from .loop import Loop
 from .optimizer import Optimizer
@@ -11,5 +11,5 @@ FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "compiled":
 
 __all__ = [
     "FLEETS", "Compiled", "Direction", "Evaluation", "Fleet", "InProcess", "Loop", "Models", "Optimizer",
-    "PairStatistics", "Problem", "Stacked", "mean", "plus", "repeat", "row", "stack",
+    "PairStatistics", "Problem", "Stacked", "mean", "plus", "repeat", "restricted", "row", "stack",
 ]

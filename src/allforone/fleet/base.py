@@ -105,6 +105,16 @@ def plus(gradients: Models, term: Models) -> Models:
     return {name: tensor + term[name] if name in term else tensor for name, tensor in gradients.items()}
 
 
+def restricted(mix: Tensor, present: Tensor) -> Tensor:
+    """The weights among those present: a row keeps its sum, who is absent asks nobody."""
+    if present.all():
+        return mix
+    among = torch.where(present, mix, 0)
+    share = mix.sum(1, keepdim=True) / among.sum(1, keepdim=True)
+    among = torch.where(among.sum(1, keepdim=True) != 0, among * share, among)
+    return torch.where(present[:, None], among, 0) if len(mix) == len(present) else among
+
+
 def trained_names(model: nn.Module) -> list[str]:
     return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
 

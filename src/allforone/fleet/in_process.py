@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
@@ -10,22 +10,32 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import Diverged, blaming
+from ..errors import Diverged, InputError, blaming
 from ..problems import Problem, check
 from ..problems.data import Batch, Finite, draw, generator
-from .base import Direction, Evaluation, Models, PairStatistics, row, stack, trained_names
+from .base import Direction, Evaluation, Models, PairStatistics, restricted, row, stack, trained_names
 from .memory import keep_freed_memory
-from .optimizer import Optimizer
+from .optimizer import Optimizer, where_rows
 from .workers import Workers
+
+Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
 EVALUATED_NUMBERS = 2**20  # entries of inputs that pass through a model at once when it is judged
 
 
 class InProcess(ABC):
-    """All clients in this process. A subclass says how `gradients` and `compare` are computed."""
+    """All clients in this process. A subclass says how gradients are mixed and compared.
 
-    def __init__(self, problem: Problem, *, seed: int, batch_size: int | None = None) -> None:
-        self.problem, self.seed = problem, seed
+    participation: with which probability a client is there in a round, or a function from the first step of a round to
+    [N], who is there. Only those who are there are asked, and only their models are updated.
+    """
+
+    def __init__(
+        self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
+    ) -> None:
+        if not callable(participation) and not 0 < participation <= 1:
+            raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
+        self.problem, self.seed, self.participation = problem, seed, participation
         self.clients, self.loss = problem.clients, problem.loss
         self.batch_size = batch_size or problem.settings.batch_size
         self.module = problem.initial_model(seed)
@@ -46,10 +56,21 @@ class InProcess(ABC):
         return stack(self.module, len(self.clients))
 
     def present(self, step: int) -> Tensor:
-        return torch.ones(len(self.clients), dtype=torch.bool)
+        if callable(self.participation):
+            here = torch.as_tensor(self.participation(step)).bool()
+            if here.shape != (len(self.clients),):
+                raise InputError(f"participation gave {list(here.shape)} at step {step}: must tell for each client")
+            return here
+        if self.participation == 1:
+            return torch.ones(len(self.clients), dtype=torch.bool)
+        return torch.rand(len(self.clients), generator=generator(self.seed, "present", step)) < self.participation
+
+    def gradients(self, models: Models, mix: Tensor, step: int) -> Models:
+        return self.mixed_gradients(models, restricted(mix, self.present(step)), step)
 
     @abstractmethod
-    def gradients(self, models: Models, mix: Tensor, step: int) -> Models: ...
+    def mixed_gradients(self, models: Models, mix: Tensor, step: int) -> Models:
+        """`gradients` of those who are there."""
 
     @abstractmethod
     def compare(
@@ -59,9 +80,19 @@ class InProcess(ABC):
     def descend(
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
     ) -> tuple[Models, Optimizer]:
+        here = self.present(steps.start)
+        after, optimizer_after = self.descended(models, restricted(mix, here), optimizer, steps, direction)
+        if here.all() or len(mix) != len(here):
+            return after, optimizer_after
+        kept = {name: where_rows(here, after[name], models[name]) for name in models}
+        return kept, optimizer_after.only(here, optimizer)
+
+    def descended(
+        self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
+    ) -> tuple[Models, Optimizer]:
         running = optimizer.start(models, self.trained)
         for step in steps:
-            gradients = self.gradients(running.models, mix, step)
+            gradients = self.mixed_gradients(running.models, mix, step)
             running.apply(direction(running.models, gradients) if direction else gradients)
         return running.finish()
 

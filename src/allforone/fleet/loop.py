@@ -8,7 +8,7 @@ from .in_process import InProcess
 
 
 class Loop(InProcess):
-    def gradients(self, models: Models, mix: Tensor, step: int) -> Models:
+    def mixed_gradients(self, models: Models, mix: Tensor, step: int) -> Models:
         batches = self.batches((mix != 0).any(0), step, "update", self.batch_size)
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
         for m in range(len(mix)):

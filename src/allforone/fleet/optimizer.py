@@ -42,6 +42,19 @@ class Optimizer:
             return self.start({"probe": torch.zeros(1, 1)}, ["probe"]).lr
         return float(self.state["optimizer"]["param_groups"][0]["lr"])
 
+    def only(self, rows: Tensor, before: "Optimizer") -> "Optimizer":
+        """This state for `rows`, and that of `before` for the others; counters of steps are common to all."""
+        if self.state is None:
+            return self
+        state = copy.deepcopy(self.state)
+        past = before.state["optimizer"]["state"] if before.state else {}
+        for number, entries in state["optimizer"]["state"].items():
+            for name, value in entries.items():
+                if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
+                    old = past.get(number, {}).get(name)
+                    entries[name] = where_rows(rows, value, torch.zeros_like(value) if old is None else old)
+        return replace(self, state=state)
+
     def start(self, models: dict[str, Tensor], names: Sequence[str]) -> "Running":
         """Begin a round on a copy of `models`, training the tensors in `names`."""
         return Running(self, models, names)
@@ -85,6 +98,10 @@ class Running:
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
         }
         return self.models, replace(self.origin, state=state)
+
+
+def where_rows(rows: Tensor, these: Tensor, others: Tensor) -> Tensor:
+    return torch.where(rows.reshape(-1, *[1] * (these.dim() - 1)), these, others)
 
 
 def check_elementwise(make: Make) -> None:

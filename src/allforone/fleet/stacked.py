@@ -18,7 +18,7 @@ from ..problems import Problem
 from ..problems.data import Batch, draw_many
 from . import exactness
 from .base import Direction, Models, PairStatistics, flat, pair_statistics, row, statistics
-from .in_process import InProcess
+from .in_process import InProcess, Participation
 from .layout import arrange
 from .optimizer import Optimizer
 from .vectorised import Plan, Vectorised, check_losses
@@ -34,8 +34,10 @@ Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targ
 class Stacked(InProcess):
     compiled = False
 
-    def __init__(self, problem: Problem, *, seed: int, batch_size: int | None = None) -> None:
-        super().__init__(problem, seed=seed, batch_size=batch_size)
+    def __init__(
+        self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
+    ) -> None:
+        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation)
         self.train_mode(self.module)
         trial = exactness.Trial(self.module, self.loss, row(self.initial(), 0), self.trained, self.clients)
         alone = not self.draws and not self.moves_buffers
@@ -49,11 +51,11 @@ class Stacked(InProcess):
         self.channels_last = not self.vectorises and trial.holds(exactness.has_channels_last)
         self.small = Vectorised(self.module, self.loss, self.trained, self.compiled)
 
-    def descend(
-        self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None = None
+    def descended(
+        self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         if not self.at_once((mix != 0).any(0), self.batch_size):
-            return super().descend(models, mix, optimizer, steps, direction)
+            return super().descended(models, mix, optimizer, steps, direction)
         running, plan = optimizer.start(models, self.trained), Plan(mix, self.small.dtype)
         self.train_mode(self.module)
         losses: list[Tensor] = []
@@ -67,7 +69,7 @@ class Stacked(InProcess):
         check_losses(losses, plan, steps)
         return running.finish()
 
-    def gradients(self, models: Models, mix: Tensor, step: int) -> Models:
+    def mixed_gradients(self, models: Models, mix: Tensor, step: int) -> Models:
         if self.at_once((mix != 0).any(0), self.batch_size):
             plan, steps = Plan(mix, self.small.dtype), range(step, step + 1)
             self.train_mode(self.module)

@@ -37,7 +37,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     problem: Choice
-    algorithm: Choice = Choice(name="all-for-one-binary")
+    algorithm: Choice = Choice(name="all-for-one")
     rounds: int | None = Field(None, ge=1)
     inner: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=1)
@@ -45,6 +45,7 @@ class RunConfig(BaseModel):
     scheduler: Choice | None = None
     seed: int = PAPER_SEEDS[0]
     fleet: Literal["stacked", "compiled", "loop"] = "stacked"
+    participation: float = Field(1.0, gt=0, le=1)
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
 

@@ -19,6 +19,7 @@ COLUMNS: dict[str, type] = {
     "weight_sum": float,  # Σ_k α_ik
     "collaborators": int,  # other clients it listened to
     "step_scale": float,  # η_i/η of the step-size condition
+    "present": int,  # 1 if it took part in the round
     "samples": int,  # drawn by the client so far, those for estimation included
     "seconds": float,  # of training so far, evaluation excluded
 }
@@ -32,6 +33,7 @@ class Round(NamedTuple):
     info: Info | None
     samples: Tensor
     seconds: float
+    present: Tensor | None = None  #: [N], who took part; None is everybody
 
     def lines(self) -> list[tuple[Any, ...]]:
         """One line per client, in the order of COLUMNS."""
@@ -43,7 +45,8 @@ class Round(NamedTuple):
             weights = self.info.weights
             total, others = weights.sum(1).tolist(), ((weights != 0) & ~torch.eye(n, dtype=torch.bool)).sum(1).tolist()
             scale = [1.0] * n if self.info.scale is None else self.info.scale.tolist()
-        return list(zip([self.number] * n, range(n), *listed, total, others, scale, self.samples.tolist(),
+        present = [1] * n if self.present is None else self.present.long().tolist()
+        return list(zip([self.number] * n, range(n), *listed, total, others, scale, present, self.samples.tolist(),
                         [self.seconds] * n, strict=True))
 
 

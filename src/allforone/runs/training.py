@@ -78,7 +78,8 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     assert config.optimizer and config.rounds and config.inner
     algorithm = build_algorithm(config.algorithm)
     optimizer = build_optimizer(config.optimizer, config.scheduler)
-    fleet = FLEETS[config.fleet](problem, seed=config.seed, batch_size=config.batch_size)
+    fleet = FLEETS[config.fleet](problem, seed=config.seed, batch_size=config.batch_size,
+                                 participation=config.participation)
     return Run(fleet, algorithm, optimizer, config.rounds, config.inner, config.evaluate_every)
 
 
@@ -141,7 +142,8 @@ def _one_round(
     after = Checkpoint(state, number, run.fleet.samples.clone(), seconds)
     history.add_info(number, info)
     if evaluated:
-        _record(Round(number, evaluation, info, after.samples, seconds), history, folder, on_round)
+        present = run.fleet.present(steps.start)
+        _record(Round(number, evaluation, info, after.samples, seconds, present), history, folder, on_round)
     return after
 
 
