@@ -4,10 +4,10 @@ SHOWN := all-for-one,all-for-one-binary,all-for-one-continuous,oracle,local,feda
 INSTALLED := .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench pictures clean browser
+.PHONY: help demo test lint bench bench-peers pictures clean browser
 
 help:  ## list the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 $(INSTALLED): pyproject.toml
 	@test -d .venv || $(PYTHON) -m venv .venv
@@ -29,6 +29,16 @@ lint: $(INSTALLED)  ## ruff and mypy only
 
 bench: $(INSTALLED)  ## measure speed: a table, and out/bench.json (about fifteen minutes)
 	$(BIN)/python -m benchmarks --out out/bench.json
+
+bench-peers: $(INSTALLED) .venv-fluke/installed  ## seconds per round against fluke and against plain PyTorch loops
+	$(BIN)/python -m benchmarks.peers --threads 1 --out out/bench-peers.json
+
+.venv-fluke/installed:  # in its own place, without its requirements that would bring another torch
+	$(PYTHON) -m venv .venv-fluke
+	.venv-fluke/bin/pip install --quiet torch==2.13.0 numpy pandas scikit-learn rich omegaconf pyyaml psutil cerberus \
+	  diskcache matplotlib seaborn lightning-utilities
+	.venv-fluke/bin/pip install --quiet --no-deps fluke-fl==0.8.1 torchmetrics==1.9.0
+	@touch $@
 
 pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	@rm -rf out/pictures

@@ -47,7 +47,7 @@ def volumes(clients: int = 3, samples: int = 8) -> Problem:
     def client(k: int) -> Client:
         random = torch.Generator().manual_seed(k)
         x = torch.randn(samples, 1, 48, 60, 48, generator=random)
-        data = (x, torch.cat([x > 0, x <= 0], 1).float())
+        data = (x, (x[:, 0] > 0).to(torch.uint8))
         return Client(data, data)
 
     return Problem([client(k) for k in range(clients)], UNet, dice_loss, name="ixi")

@@ -13,6 +13,7 @@ from rich.console import Console
 from . import data_cli
 from .algorithms import ALGORITHMS, PAPER_ALGORITHMS
 from .errors import AllForOneError, InputError
+from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
 from .reports import draw_curves, terminal_table, write_report
@@ -39,6 +40,8 @@ Lr = Annotated[float | None, typer.Option(help="Step size.")]
 OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
 ParticipationShare = Annotated[float | None, typer.Option(
     help="With which probability a client takes part in a round, as 0.3; by default all always do.")]
+AttackName = Annotated[str | None, typer.Option(
+    help=f"For experiments: how many clients lie, and how, as flip:4. Known: {', '.join(ATTACKS)}.")]
 FleetName = Annotated[str | None, typer.Option(
     "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain).")]
 ProblemOptions = Annotated[list[str] | None, typer.Option(
@@ -50,12 +53,12 @@ AlgorithmOptions = Annotated[list[str] | None, typer.Option(
 def settings(
     problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
     optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
-    participation: float | None = None,
+    participation: float | None = None, attack: str | None = None,
 ) -> dict[str, Any]:
     """The YAML file, overridden by the options."""
     given = read_yaml(config) if config else {}
     for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet),
-                       ("participation", participation)):
+                       ("participation", participation), ("attack", attack)):
         if value is not None:
             given[key] = value
     if ":" in problem:  # so that the run can be resumed from another folder
@@ -95,7 +98,7 @@ def run(
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
     optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
+    attack: AttackName = None, problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """One algorithm on one problem, into a run folder.
 
@@ -108,7 +111,7 @@ def run(
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation)
+                     participation, attack)
     if algorithm:
         given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
     elif isinstance(given.get("algorithm"), dict):
@@ -162,7 +165,7 @@ def compare(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
     optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
+    attack: AttackName = None, problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """Several algorithms on one problem: a table, figures and report.html.
 
@@ -177,7 +180,7 @@ def compare(
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation)
+                     participation, attack)
     given.pop("seed", None)
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"compare-{name}"

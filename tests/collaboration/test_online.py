@@ -16,7 +16,7 @@ from allforone.runs.training import Run, train
 def known(distance, norm, noise):
     """A memory that has seen these values, whole."""
     n = len(distance)
-    tables = dict(zip(SMOOTHED, (distance, norm, noise), strict=True))
+    tables = dict(zip(SMOOTHED, (distance, norm, noise, norm), strict=True))
     return {**_nothing(n), **{k: torch.as_tensor(v).double() for k, v in tables.items()}, "seen": torch.ones(n, n)}
 
 
@@ -91,6 +91,13 @@ def test_who_reports_no_noise_gains_nothing_by_it():
     noise = torch.tensor([1.0, 0.0, 1.0]).expand(3, 3)
     _, variance = similarity_and_variance(known(torch.zeros(3, 3), torch.ones(3, 3), noise))
     assert variance[0].tolist() == [1, 1, 1]
+
+
+def test_who_sends_nothing_is_not_a_partner():
+    memory = known(torch.full((2, 2), 0.1), torch.ones(2, 2), torch.ones(2, 2))
+    assert similarity_and_variance(memory)[0][0, 1] > 0.5
+    memory["length"] = torch.tensor([[1.0, 0.001], [1.0, 0.001]]).double()
+    assert similarity_and_variance(memory)[0][0, 1] == 0
 
 
 def test_pairs_never_seen_together_do_not_listen_to_each_other():

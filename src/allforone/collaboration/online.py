@@ -14,7 +14,8 @@ from ..errors import InputError
 from ..fleet import Fleet, Models, PairStatistics
 from .similarity import Estimate, Memory
 
-SMOOTHED = ("distance", "norm", "noise")
+SMOOTHED = ("distance", "norm", "noise", "length")
+IDLE = 0.01  # of its own squared length, and a gradient would only shorten the step
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,12 @@ def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -
     unit = torch.where(scale > 0, scale, 1)[:, None]
     progress = torch.where(memory["unit"] > 0, scale / memory["unit"].clamp(min=1e-300), 1).clamp(max=1)[:, None]
     kept = progress * kept
+    distance = statistics.distance - own_noise[:, None] - statistics.noise  # unbiased
     now = {
-        "distance": statistics.distance - own_noise[:, None] - statistics.noise,  # unbiased
+        "distance": torch.maximum(distance, -size[:, None]),  # nobody saves up nearness by being noisy
         "norm": (size - own_noise)[:, None].expand_as(asked),
         "noise": statistics.noise,
+        "length": statistics.norm,
     }
     after = {name: torch.where(asked, kept * memory[name] + (1 - kept) * (now[name] / unit).nan_to_num(), memory[name])
              for name in SMOOTHED}
@@ -80,12 +83,16 @@ def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -
 
 
 def similarity_and_variance(memory: Memory) -> tuple[Tensor, Tensor]:
-    """r̂_ik = (1 − D_ik⁺ / (n_i⁺ + ½ V_ii))₊ and σ̂²_ik = max(V_ik, V_ii); a pair never seen is not similar."""
+    """r̂_ik = (1 − D_ik⁺ / (n_i⁺ + ½ V_ii))₊ and σ̂²_ik = max(V_ik, V_ii).
+
+    A pair never seen is not similar, nor is a gradient of no length: next to one's own noise it would seem so.
+    """
     seen = memory["seen"]
-    distance, norm, noise = (memory[name] / seen.clamp(min=1e-9) for name in SMOOTHED)
+    distance, norm, noise, length = (memory[name] / seen.clamp(min=1e-9) for name in SMOOTHED)
     own_noise = noise.diagonal()[:, None]
     against = norm.diagonal()[:, None].clamp(min=0) + own_noise / 2
-    r = torch.where((seen > 0) & (against > 0), 1 - distance.clamp(min=0) / against.clamp(min=1e-300), 0)
+    pulls = length > IDLE * length.diagonal()[:, None]
+    r = torch.where((seen > 0) & (against > 0) & pulls, 1 - distance.clamp(min=0) / against.clamp(min=1e-300), 0)
     variance = torch.maximum(noise, own_noise)
     least = torch.where(variance.amax(1, keepdim=True) > 0, 1e-12 * variance.amax(1, keepdim=True), 1)
     return r.clamp(0, 1).fill_diagonal_(1), variance.clamp(min=least)

@@ -98,10 +98,15 @@ class InProcess(ABC):
 
     def batches(self, asked: Tensor, step: int, purpose: str, size: int) -> dict[int, Batch]:
         """A batch of every client that is asked."""
-        found = {}
-        for k in asked.nonzero().flatten().tolist():
-            found[k] = draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
-            self.count(k, range(step, step + 1), purpose, len(found[k][0]))
+        def one(_: nn.Module, k: int) -> Batch:
+            return draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
+
+        clients = asked.nonzero().flatten().tolist()
+        images = all(self.clients[k].is_transformed for k in clients)
+        found = dict(zip(clients, self.workers.each(one, clients) if images else
+                         [one(self.module, k) for k in clients], strict=True))
+        for k, (inputs, _) in found.items():
+            self.count(k, range(step, step + 1), purpose, len(inputs))
         return found
 
     def compared(self, asked: Tensor, step: int, samples: int | None) -> dict[int, list[Batch]]:

@@ -133,20 +133,52 @@ class Stacked(InProcess):
             fixed = {name: t.clone() for name, t in model.items() if name not in self.trained}
             with self.training(module, client, step, purpose):
                 output = functional_call(module, {**leaves, **fixed}, torch.cat([x for _, _, x, _ in piece]))
-            parts = [output] if len(piece) == 1 else output.split([len(x) for _, _, x, _ in piece])
-            losses = []
-            for (k, _, _, y), part in zip(piece, parts, strict=True):
-                with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
-                    losses.append(self.loss(part, y))
-            for (k, *_), loss in zip(piece, losses, strict=True):
-                if not loss.isfinite():
-                    raise Diverged(m, k, step)
-            weighted = torch.stack([weight * loss for (_, weight, _, _), loss in zip(piece, losses, strict=True)]).sum()
+            weighted = self._loss_at_once(piece, output)
+            if weighted is None:
+                weighted = self._loss_one_by_one(piece, output, m, step)
             gradient = torch.autograd.grad(weighted, wanted, materialize_grads=True)
             total = gradient if total is None else tuple(a + b for a, b in zip(total, gradient, strict=True))
             if client == m:
                 after = fixed
         return {} if total is None else {**dict(zip(self.trained, total, strict=True)), **after}
+
+    def _loss_at_once(self, piece: Piece, output: Tensor) -> Tensor | None:
+        """Σ_k weight_k · loss_k where all samples weigh the same, so that one loss over all of them gives it."""
+        if not self.splits or len({weight / len(x) for _, weight, x, _ in piece}) > 1:
+            return None
+        try:
+            loss = sum(weight for _, weight, _, _ in piece) * self.loss(output, torch.cat([y for *_, y in piece]))
+        except Exception:  # one by one, whoever is to blame gets named
+            return None
+        return loss if loss.isfinite() else None
+
+    def _loss_one_by_one(self, piece: Piece, output: Tensor, m: int, step: int) -> Tensor:
+        parts = [output] if len(piece) == 1 else output.split([len(x) for _, _, x, _ in piece])
+        losses = []
+        for (k, weight, _, y), part in zip(piece, parts, strict=True):
+            with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
+                losses.append(weight * self.loss(part, y))
+        for (k, *_), loss in zip(piece, losses, strict=True):
+            if not loss.isfinite():
+                raise Diverged(m, k, step)
+        return torch.stack(losses).sum()
+
+    def column(self, models: Models, k: int, batch: Batch, step: int) -> Tensor:
+        """[models, P], the gradient of client k on this batch at every model."""
+        count = len(models[self.trained[0]])
+        if self.vectorises:
+            plan = Plan(torch.ones(count, 1, dtype=torch.float64), self.small.dtype)
+            self.train_mode(self.module)
+            with one_core():
+                gradients, losses = self.small.gradients(models, plan, batch[0][None], batch[1][None])
+            check_losses([losses], plan, range(step, step + 1))
+            return torch.cat([gradients[name].flatten(1) for name in self.trained], 1)
+
+        def of_row(module: nn.Module, m: int) -> Tensor:
+            mixed = self.mixed(module, row(models, m), m, {k: 1.0}, {k: self.arranged(batch)}, step)
+            return torch.cat([mixed[name].flatten() for name in self.trained])
+
+        return torch.stack(self.workers.each(of_row, range(count)))
 
     def pieces(self, weights: dict[int, float], batches: dict[int, Batch]) -> Iterator[Piece]:
         """The batches in as few passes as is exact and bounded in memory."""

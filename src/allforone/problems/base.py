@@ -33,6 +33,12 @@ class Client:
         """Samples to train on; a stream counts as one, so that streams weigh the same."""
         return len(self.train) if isinstance(self.train, Finite) else 1
 
+    @property
+    def is_transformed(self) -> bool:
+        """Whether its training batches are made from tensors by functions: worth a thread, and safe in one."""
+        data = self.train
+        return isinstance(data, Finite) and data.tensors is not None and bool(data.transform or data.augment)
+
     def batch(self, size: int) -> int:
         """How large its batches are when `size` is asked for."""
         return min(size, len(self.train)) if isinstance(self.train, Finite) else size

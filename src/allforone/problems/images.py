@@ -41,8 +41,8 @@ def deal(
 
 def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
     """Bytes [b, c, h, w] to numbers of mean 0 and deviation 1 in each channel."""
-    shift, scale = (torch.tensor(values)[:, None, None] for values in (mean, std))
-    return (images.float() / 255 - shift) / scale
+    shift, scale = (255 * torch.tensor(values)[:, None, None] for values in (mean, std))
+    return images.float().sub_(shift).div_(scale)
 
 
 def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:

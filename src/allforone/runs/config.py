@@ -46,6 +46,7 @@ class RunConfig(BaseModel):
     seed: int = PAPER_SEEDS[0]
     fleet: Literal["stacked", "compiled", "loop"] = "stacked"
     participation: float = Field(1.0, gt=0, le=1)
+    attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
 

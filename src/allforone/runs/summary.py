@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..algorithms import ALGORITHMS
 from ..errors import InputError
+from ..fleet import Attack
 from .folder import Folder
 
 LEAST_EXCESS = 1e-28  # float64 cannot tell smaller excess losses from zero
@@ -40,8 +41,12 @@ def read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
     config = folder.config
     name = config.get("label") or config["algorithm"]["name"]
-    sizes = [client["samples"] for client in folder.clients]
-    return FinishedRun(name, config["seed"], folder.metrics(), folder.weights(), config, sizes)
+    sizes, metrics = [client["samples"] for client in folder.clients], folder.metrics()
+    if config.get("attack"):  # what becomes of the liars' own models is of no interest
+        liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
+        sizes = [size for client, size in enumerate(sizes) if client not in liars]
+        metrics = metrics.filter(~polars.col("client").is_in(liars))
+    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes)
 
 
 def read_comparison(path: Path) -> Comparison:

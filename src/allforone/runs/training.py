@@ -5,13 +5,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars
 from torch import Tensor, nn
 
 from ..algorithms import Algorithm, State
 from ..errors import Diverged
-from ..fleet import FLEETS, InProcess, Models, Optimizer, row
+from ..fleet import FLEETS, Attack, Attacked, InProcess, Models, Optimizer, row
 from ..problems import Problem
 from . import checkpoint
 from .checkpoint import Checkpoint
@@ -78,8 +79,11 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     assert config.optimizer and config.rounds and config.inner
     algorithm = build_algorithm(config.algorithm)
     optimizer = build_optimizer(config.optimizer, config.scheduler)
-    fleet = FLEETS[config.fleet](problem, seed=config.seed, batch_size=config.batch_size,
-                                 participation=config.participation)
+    options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
+    if config.attack:
+        fleet: InProcess = Attacked(problem, attack=Attack.parse(config.attack), **options)
+    else:
+        fleet = FLEETS[config.fleet](problem, **options)
     return Run(fleet, algorithm, optimizer, config.rounds, config.inner, config.evaluate_every)
 
 
