@@ -72,10 +72,10 @@ def whole_run(name: str, problem: Problem) -> Row:
     fleet = Stacked(problem, seed=0, batch_size=BATCH)
     spent, each = 0.0, fleet.workers.each
 
-    def timed(work: Any, items: Any) -> Any:
+    def timed(work: Any, items: Any, meanwhile: Any = None) -> Any:
         nonlocal spent
         start = time.perf_counter()
-        found = each(work, items)
+        found = each(work, items, meanwhile)
         if work.__name__ in ("add", "of_row"):
             spent += time.perf_counter() - start
         return found

@@ -99,7 +99,7 @@ def test_no_pass_holds_more_samples_than_memory_is_meant_for(monkeypatch):
     fleet = Stacked(images(), seed=0, batch_size=4)
     seen = []
     fleet.module.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    fleet.workers.each = lambda work, items: [work(fleet.module, item) for item in items]
+    fleet.workers.each = lambda work, items, meanwhile=None: [work(fleet.module, item) for item in items]
     fleet.gradients(fleet.initial(), torch.ones(6, 6), 0)
     fleet.compare(fleet.initial(), 0, 24)
     assert max(seen) == 10
@@ -119,6 +119,20 @@ def test_convolutions_are_channels_last_and_a_model_that_needs_the_usual_order_k
     ours, theirs = (fleet.gradients(viewing.initial(), weights(), 0)
                     for fleet in (viewing, Loop(images(Viewing), seed=0, batch_size=4)))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
+
+
+def test_batches_drawn_ahead_are_those_drawn_in_time_and_counted_when_used(cores):
+    found = []
+    for count in (1, 2):
+        cores(count)
+        subject = images()
+        for client in subject.clients:
+            client.train.augment = lambda x, generator: x + torch.rand(1, generator=generator)
+        fleet = Stacked(subject, seed=0, batch_size=4)
+        found += [(fleet.gradients(fleet.initial(), weights(), step)["0.weight"], fleet.samples.clone())
+                  for step in (0, 1, 5, 6)]
+    for (gradient, samples), (again, counted) in zip(found[:4], found[4:], strict=True):
+        assert gradient.equal(again) and samples.equal(counted)
 
 
 class Stream:

@@ -80,7 +80,8 @@ def has_channels_last(trial: Trial) -> bool:
     plain = trial.gradient(trial.pair[0])
     trial.model = {name: arrange(tensor) for name, tensor in trial.model.items()}
     fast = trial.gradient((arrange(inputs), trial.pair[0][1]))
-    return all(_close(fast[name], plain[name]) for name in trial.trained)
+    a, b = (torch.cat([gradient[name].flatten() for name in trial.trained]).double() for gradient in (fast, plain))
+    return bool((a - b).norm() <= 0.01 * b.norm())  # through many layers, rounding alone comes near that
 
 
 def vectorises(trial: Trial) -> bool:

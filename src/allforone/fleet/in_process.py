@@ -48,6 +48,7 @@ class InProcess(ABC):
         self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
         self.clusters, self.smoothness = problem.clusters, problem.smoothness
         self.samples = torch.zeros(len(self.clients), dtype=torch.long)
+        self._ahead: dict[tuple[int, int, str, int], Batch] = {}
         self._counted: dict[tuple[int, str], int] = {}  # the first step whose batch is not counted yet
         self.draws, self.moves_buffers = self._try_layers()
 
@@ -98,16 +99,23 @@ class InProcess(ABC):
 
     def batches(self, asked: Tensor, step: int, purpose: str, size: int) -> dict[int, Batch]:
         """A batch of every client that is asked."""
-        def one(_: nn.Module, k: int) -> Batch:
-            return draw(self.clients[k].train, size, seed=self.seed, client=k, step=step, purpose=purpose)
-
-        clients = asked.nonzero().flatten().tolist()
-        images = all(self.clients[k].is_transformed for k in clients)
-        found = dict(zip(clients, self.workers.each(one, clients) if images else
-                         [one(self.module, k) for k in clients], strict=True))
-        for k, (inputs, _) in found.items():
-            self.count(k, range(step, step + 1), purpose, len(inputs))
+        found = {}
+        for k in asked.nonzero().flatten().tolist():
+            name = (k, step, purpose, size)
+            found[k] = self._ahead.pop(name) if name in self._ahead else self._draw(*name)
+            self.count(k, range(step, step + 1), purpose, len(found[k][0]))
         return found
+
+    def _draw(self, client: int, step: int, purpose: str, size: int) -> Batch:
+        return draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
+
+    def draw_ahead(self, asked: Tensor, step: int) -> None:
+        """Make the batches of a coming update while the cores are busy, where that takes time."""
+        self._ahead.clear()
+        for k in asked.nonzero().flatten().tolist():
+            if self.clients[k].is_transformed:
+                name = (k, step, "update", self.batch_size)
+                self._ahead[name] = self._draw(*name)
 
     def compared(self, asked: Tensor, step: int, samples: int | None) -> dict[int, list[Batch]]:
         """What each client is compared on: one batch of its own, or the update's batch in two halves.

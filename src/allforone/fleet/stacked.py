@@ -78,7 +78,8 @@ class Stacked(InProcess):
                 result, loss = self.small.gradients(models, plan, inputs, targets)
             check_losses([loss], plan, steps)
             return {name: value if name in self.trained else value.clone() for name, value in result.items()}
-        drawn = self.batches((mix != 0).any(0), step, "update", self.batch_size)
+        asked = (mix != 0).any(0)
+        drawn = self.batches(asked, step, "update", self.batch_size)
         batches = {k: self.arranged(batch) for k, batch in drawn.items()}
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
 
@@ -90,7 +91,7 @@ class Stacked(InProcess):
                 if owned or name in self.trained:
                     result[name][m] = value
 
-        self.workers.each(add, range(len(mix)))
+        self.workers.each(add, range(len(mix)), meanwhile=lambda: self.draw_ahead(asked, step + 1))
         return result
 
     def compare(

@@ -27,8 +27,14 @@ class Workers:
         self.copies: SimpleQueue[nn.Module] = SimpleQueue()
         self.made = 0
 
-    def each(self, work: Callable[[nn.Module, Item], Answer], items: Iterable[Item]) -> list[Answer]:
-        """work(module, item) for each item, in order. Few items come one after another, each on all cores."""
+    def each(
+        self, work: Callable[[nn.Module, Item], Answer], items: Iterable[Item],
+        meanwhile: Callable[[], None] | None = None,
+    ) -> list[Answer]:
+        """work(module, item) for each item, in order. Few items come one after another, each on all cores.
+
+        `meanwhile` is done while the threads work; without threads it is left out.
+        """
         items, cores = list(items), torch.get_num_threads()
         if cores == 1 or len(items) < 2 * cores:
             return [work(self.module, item) for item in items]
@@ -39,6 +45,8 @@ class Workers:
         with one_core():  # also here, since MKL knows one number for all threads
             try:
                 futures.extend(_threads(cores).submit(self._work, work, item) for item in items)
+                if meanwhile:
+                    meanwhile()
                 return [future.result() for future in futures]
             finally:
                 for future in futures:

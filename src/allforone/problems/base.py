@@ -35,7 +35,7 @@ class Client:
 
     @property
     def is_transformed(self) -> bool:
-        """Whether its training batches are made from tensors by functions: worth a thread, and safe in one."""
+        """Whether its training batches are made from tensors by functions."""
         data = self.train
         return isinstance(data, Finite) and data.tensors is not None and bool(data.transform or data.augment)
 
