@@ -1,6 +1,7 @@
 """One look for all figures: a colour and a name for every algorithm, told apart by the colour-blind too (Okabe–Ito)."""
 
 COLOURS = {
+    "all-for-one": "#B2182B",
     "all-for-one-binary": "#0072B2",
     "all-for-one-continuous": "#56B4E9",
     "oracle": "#009E73",
@@ -13,11 +14,12 @@ COLOURS = {
     "fedavg-finetune": "#F0A070",
     "ifca": "#B8A800",
 }
-SPARE = ("#B2182B", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
+SPARE = ("#444444", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
 
 LABELS = {
-    "all-for-one-binary": "All-for-one, binary",
-    "all-for-one-continuous": "All-for-one, continuous",
+    "all-for-one": "All-for-one",
+    "all-for-one-binary": "All-for-one, binary (paper)",
+    "all-for-one-continuous": "All-for-one, continuous (paper)",
     "oracle": "Oracle (knows the clusters)",
     "local": "Local",
     "fedavg": "FedAvg",
