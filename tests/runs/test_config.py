@@ -23,6 +23,7 @@ from allforone.runs import parse, seeds
     (["run", "digits", "--participation", "0"], "participation: expected greater than 0"),
     (["run", "digits", "--attack", "flop:2"], "did you mean 'flip'?"),
     (["run", "digits", "--attack", "flip:10"], "at most 9 may lie"),
+    (["run", "digits", "--attack", "flip:2", "--fleet", "loop"], "simulated by stacked only"),
     (["run", "digits", "--algorithm", "local", "-a", "threshold=0.2"], "unknown key 'threshold'"),
     (["run", "digits", "--lr", "-0.1"], "lr is -0.1: the step size must be a number above 0"),
     (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),

@@ -108,7 +108,7 @@ class Attacked(Stacked):
             asked = asked | self.present(step)
         batches = self.batches(asked, step, "update", self.batch_size)
         sent = self.sent(models, {k: [batch] for k, batch in batches.items()}, step)
-        kept = {k: self.accepted(k, columns[0]) for k, columns in sent.items()}
+        kept = {k: self.accepted(columns[0]) for k, columns in sent.items()}
         weights = torch.zeros_like(mix)
         for k, fine in kept.items():
             weights[:, k] = torch.where(fine, mix[:, k], 0)
@@ -132,7 +132,7 @@ class Attacked(Stacked):
         unknown = torch.full((self.length,), torch.nan, dtype=self.small.dtype)
 
         def gradients(i: int, k: int) -> list[Tensor]:
-            fine = all(bool(self.accepted(k, column)[i]) for column in sent[k])
+            fine = all(bool(self.accepted(column)[i]) for column in sent[k])
             return [column[i] if fine else unknown for column in sent[k]]
 
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in clients)) for i in clients]
@@ -150,7 +150,7 @@ class Attacked(Stacked):
                 answers[k][part] = ATTACKS[self.attack.kind](seen)
         return answers
 
-    def accepted(self, client: int, answer: Tensor) -> Tensor:
+    def accepted(self, answer: Tensor) -> Tensor:
         """[models], whether the answer may be used at all."""
         if answer.shape[1] != self.length:
             return torch.zeros(len(answer), dtype=torch.bool)

@@ -128,8 +128,8 @@ class InProcess(ABC):
         batches = self.batches(asked, step, "update", self.batch_size)
         least = 2 if self.moves_buffers else 1
         if all(len(inputs) >= 2 * least for inputs, _ in batches.values()):
-            return {k: [(x[: len(x) // 2], y[: len(x) // 2]), (x[len(x) // 2 :][: len(x) // 2],
-                    y[len(x) // 2 :][: len(x) // 2])] for k, (x, y) in batches.items()}
+            return {k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
+                    for k, (x, y) in batches.items()}
         other = self.batches(asked, step - 1 if step else 1, "update", self.batch_size)
         return {k: [other[k], batches[k]] for k in batches}
 

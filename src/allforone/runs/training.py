@@ -11,7 +11,7 @@ import polars
 from torch import Tensor, nn
 
 from ..algorithms import Algorithm, State
-from ..errors import Diverged
+from ..errors import Diverged, InputError
 from ..fleet import FLEETS, Attack, Attacked, InProcess, Models, Optimizer, row
 from ..problems import Problem
 from . import checkpoint
@@ -81,6 +81,8 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     optimizer = build_optimizer(config.optimizer, config.scheduler)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
     if config.attack:
+        if config.fleet != "stacked":
+            raise InputError(f"attack {config.attack} with fleet {config.fleet}: attacks are simulated by stacked only")
         fleet: InProcess = Attacked(problem, attack=Attack.parse(config.attack), **options)
     else:
         fleet = FLEETS[config.fleet](problem, **options)
