@@ -33,7 +33,7 @@ def convolutional(name: str) -> Iterator[Row]:
     fleet, loop, mix = Stacked(problem, seed=0), Loop(problem, seed=0), ten_collaborators(n)
     models = fleet.initial()
     per_update, per_estimation = n * 10 * BATCH, n * n * ESTIMATION
-    limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 512, 1024)}
+    limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 640, 1280)}
     taken = seconds({**limits, "update": descend(fleet, models, mix, 2), "loop": descend(loop, models, mix, 1)})
     limit = min(taken[key] for key in limits) / 2
     yield row(f"{name}: update", "limit", limit, taken["update"] / 2)

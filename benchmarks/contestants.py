@@ -66,7 +66,11 @@ def descend(fleet: InProcess, models: Models, mix: Tensor, updates: int = 1) -> 
 
 
 def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True) -> Callable[[], object]:
-    """Ordinary training of one model on prepared batches, in the order in memory that is best for it."""
+    """Ordinary training of one model on prepared batches, in the order in memory that is best for it.
+
+    `samples` must be a multiple of `batch`, for else the last, smaller batch would be missing.
+    """
+    assert samples % batch == 0, f"{samples} samples are no whole number of batches of {batch}"
     module: nn.Module = problem.initial_model(0).train()
     train = problem.clients[0].train
     x, y = train.take(torch.arange(batch) % len(train))  # type: ignore[union-attr, arg-type]
@@ -76,7 +80,7 @@ def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
 
     def run() -> None:
-        for _ in range(max(1, samples // batch)):
+        for _ in range(samples // batch):
             optimizer.zero_grad()
             problem.loss(module(x), y).backward()
             optimizer.step()

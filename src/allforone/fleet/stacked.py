@@ -7,7 +7,6 @@ moreover computed all at once (`vmap`). Where a layer mixes the samples of a bat
 """
 
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from .base import Direction, Models, PairStatistics, flat, pair_statistics, row,
 from .in_process import InProcess, Participation
 from .layout import arrange
 from .optimizer import Optimizer
-from .vectorised import Plan, Vectorised, check_losses
+from .vectorised import Vectorised, check_losses
 from .workers import one_core
 
 VECTORISED_PARAMETERS = 10_000  # above, the passes cost more than calling them one by one
@@ -56,13 +55,11 @@ class Stacked(InProcess):
     ) -> tuple[Models, Optimizer]:
         if not self.at_once((mix != 0).any(0), self.batch_size):
             return super().descended(models, mix, optimizer, steps, direction)
-        running, plan = optimizer.start(models, self.trained), Plan(mix, self.small.dtype)
+        running, plan = optimizer.start(models, self.trained), self.small.plan(mix)
         self.train_mode(self.module)
         losses: list[Tensor] = []
-        with one_core(), ExitStack() as settled:
+        with one_core():
             for inputs, targets in self.stacked_batches(plan.asked, steps, "update", self.batch_size):
-                if self.small.compiled and len(losses) == 1:  # later steps look like the first: no need to check
-                    settled.enter_context(torch.compiler.set_stance(skip_guard_eval_unsafe=True))
                 gradients, loss = self.small.gradients(running.models, plan, inputs, targets)
                 running.apply(direction(running.models, gradients) if direction else gradients)
                 losses.append(loss)
@@ -71,7 +68,7 @@ class Stacked(InProcess):
 
     def mixed_gradients(self, models: Models, mix: Tensor, step: int) -> Models:
         if self.at_once((mix != 0).any(0), self.batch_size):
-            plan, steps = Plan(mix, self.small.dtype), range(step, step + 1)
+            plan, steps = self.small.plan(mix), range(step, step + 1)
             self.train_mode(self.module)
             with one_core():
                 inputs, targets = next(self.stacked_batches(plan.asked, steps, "update", self.batch_size))
@@ -168,7 +165,7 @@ class Stacked(InProcess):
         """[models, P], the gradient of client k on this batch at every model."""
         count = len(models[self.trained[0]])
         if self.vectorises:
-            plan = Plan(torch.ones(count, 1, dtype=torch.float64), self.small.dtype)
+            plan = self.small.plan(torch.ones(count, 1, dtype=torch.float64))
             self.train_mode(self.module)
             with one_core():
                 gradients, losses = self.small.gradients(models, plan, batch[0][None], batch[1][None])
@@ -227,6 +224,6 @@ class Stacked(InProcess):
 
 
 class Compiled(Stacked):
-    """Small models moreover as machine code, by `torch.compile`: worth its warm-up from some 20,000 updates on."""
+    """Small models moreover as machine code: worth its warm-up of seconds in long runs."""
 
     compiled = True

@@ -1,8 +1,5 @@
 """Small models all at once: one pass of `vmap` over all models and batches, where calls would cost more than sums."""
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -10,16 +7,22 @@ from torch.func import functional_call, grad, vmap
 from ..errors import Diverged, blaming
 from ..problems import Loss
 from .base import Models
+from .recorded import Recorded
 
 COMPARED_NUMBERS = 2**24  # entries of gradients held at once while comparing
 
 
 class Plan:
-    """Which batches each model needs. A row that asks fewer clients than the longest repeats one, with weight 0."""
+    """Which batches each model needs. A row that asks fewer clients than the longest repeats one, with weight 0.
 
-    def __init__(self, mix: Tensor, dtype: torch.dtype) -> None:
+    few_widths: round the length of the rows up to a power of two, where every other length costs a compilation.
+    """
+
+    def __init__(self, mix: Tensor, dtype: torch.dtype, few_widths: bool = False) -> None:
         self.asked = (mix != 0).any(0).nonzero().flatten().tolist()
         self.width = max(1, int((mix != 0).sum(1).max()))
+        if few_widths:
+            self.width = min(2 ** (self.width - 1).bit_length(), mix.shape[1])
         columns = mix.abs().sort(dim=1, descending=True, stable=True).indices[:, : self.width]
         weights = mix.gather(1, columns)
         self.clients = torch.where(weights != 0, columns, columns[:, :1])
@@ -35,23 +38,29 @@ class Vectorised:
 
     def __init__(self, module: nn.Module, loss: Loss, trained: list[str], compiled: bool = False) -> None:
         self.module, self.loss, self.trained, self.compiled = module, loss, trained, compiled
+        self.names = list(dict(module.named_parameters()))
         self.dtype = dict(module.named_parameters())[trained[0]].dtype
-        self._gradients: Callable[..., Any] = torch.compile(self._weighted) if compiled else self._weighted
+        self._gradients, self._compare = Recorded(self._weighted, compiled), Recorded(self._compared)
+
+    def plan(self, mix: Tensor) -> Plan:
+        return Plan(mix, self.dtype, self.compiled)
 
     def gradients(self, models: Models, plan: Plan, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
-        trained, fixed = self._apart(models)
-        gradient, losses = self._gradients(trained, fixed, inputs, targets, plan.columns, plan.weights)
+        *found, losses = self._gradients(
+            inputs, targets, plan.columns, plan.weights, *(models[name] for name in self.names))
+        gradient = dict(zip(self.trained, found, strict=True))
         if plan.any_idle:
             for tensor in gradient.values():
                 tensor[plan.idle] = 0
-        return {**gradient, **fixed}, losses
+        return {name: gradient.get(name, models[name]) for name in self.names}, losses
 
     def _weighted(
-        self, trained: Models, fixed: Models, inputs: Tensor, targets: Tensor, columns: Tensor, weights: Tensor
-    ) -> Any:
-        return vmap(grad(self.weighted_loss, has_aux=True))(
-            trained, fixed, inputs[columns], targets[columns], weights)
+        self, inputs: Tensor, targets: Tensor, columns: Tensor, weights: Tensor, *models: Tensor
+    ) -> tuple[Tensor, ...]:
+        gradient, losses = vmap(grad(self.weighted_loss, has_aux=True))(
+            *self._apart(models), inputs[columns], targets[columns], weights)
+        return *(gradient[name] for name in self.trained), losses
 
     def weighted_loss(
         self, trained: Models, fixed: Models, inputs: Tensor, targets: Tensor, weights: Tensor
@@ -63,6 +72,13 @@ class Vectorised:
 
     def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> tuple[Tensor, Tensor, Tensor]:
         """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models: each [N, N]."""
+        with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
+            distance, norm, noise, losses = self._compare(inputs, targets, *(models[name] for name in self.names))
+        for m, k, _ in (~losses.isfinite()).nonzero().tolist():
+            raise Diverged(m, k, step)
+        return distance.double(), norm.double(), noise.double()
+
+    def _compared(self, inputs: Tensor, targets: Tensor, *models: Tensor) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
             return value, value
@@ -77,19 +93,15 @@ class Vectorised:
             distance = (mean - own.to(mean.dtype) @ mean).square().sum(1)
             return distance, mean.square().sum(1), (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4, losses
 
-        trained, fixed = self._apart(models)
-        n, size = len(inputs), sum(tensor[0].numel() for tensor in trained.values())
+        n, (trained, fixed) = len(inputs), self._apart(models)
+        size = sum(tensor[0].numel() for tensor in trained.values())
         chunk = max(1, COMPARED_NUMBERS // (n * inputs.shape[1] * size))
-        with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            distance, norm, noise, losses = vmap(of_model, chunk_size=chunk)(
-                trained, fixed, torch.eye(n, dtype=self.dtype))
-        for m, k, _ in (~losses.isfinite()).nonzero().tolist():
-            raise Diverged(m, k, step)
-        return distance.double(), norm.double(), noise.double()
+        return vmap(of_model, chunk_size=chunk)(trained, fixed, torch.eye(n, dtype=self.dtype))
 
-    def _apart(self, models: Models) -> tuple[Models, Models]:
-        trained = {name: models[name] for name in self.trained}
-        return trained, {name: tensor for name, tensor in models.items() if name not in trained}
+    def _apart(self, models: tuple[Tensor, ...]) -> tuple[Models, Models]:
+        named = dict(zip(self.names, models, strict=True))
+        return ({name: tensor for name, tensor in named.items() if name in self.trained},
+                {name: tensor for name, tensor in named.items() if name not in self.trained})
 
 
 def check_losses(losses: list[Tensor], plan: Plan, steps: range) -> None:

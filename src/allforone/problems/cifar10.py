@@ -46,9 +46,9 @@ def cifar10(
 
 
 def lenet() -> nn.Module:
-    """LeNet-5 for colour images: 62,006 parameters."""
+    """LeNet-5 for colour images: 62,006 parameters. Rectifying after the maximum gives the same, for a quarter."""
     return nn.Sequential(
-        nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+        nn.Conv2d(3, 6, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(6, 16, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
         nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
     )
 

@@ -48,10 +48,8 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
 def crop_and_flip(images: Tensor, generator: torch.Generator, padding: int = 4) -> Tensor:
     """Each image moved by up to `padding` pixels, black beyond its edge, and mirrored half of the time."""
     b, _, h, w = images.shape
-    padded = F.pad(images, [padding] * 4)
+    windows = F.pad(images, [padding] * 4).unfold(2, h, 1).unfold(3, w, 1)
     top, left = torch.randint(0, 2 * padding + 1, (2, b), generator=generator)
     mirrored = torch.rand(b, generator=generator) < 0.5
-    rows = top[:, None] + torch.arange(h)
-    columns = left[:, None] + torch.arange(w)
-    columns = torch.where(mirrored[:, None], columns.flip(1), columns)
-    return padded[torch.arange(b)[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    cropped = windows[torch.arange(b), :, top, left]
+    return torch.where(mirrored[:, None, None, None], cropped.flip(3), cropped)

@@ -1,0 +1,71 @@
+"""Functions of tensors, recorded as the plain operations they come to and replayed.
+
+What `vmap` and `grad` do is the same at every step; for a small model, working it out costs several times the sums.
+The replay does the same operations in the same order, so it gives the same numbers, bit by bit.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ..errors import blaming
+
+EARNED = 30  # calls after which a recording, which costs as much as some fifty calls, is worth it
+
+Function = Callable[..., tuple[Tensor, ...]]
+_SHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
+
+
+class Recorded:
+    """A function of tensors alone, without a branch on their values; one recording for each combination of shapes.
+
+    compiled: make machine code of the recording, from the first call on; rounding may then differ.
+    """
+
+    def __init__(self, function: Function, compiled: bool = False) -> None:
+        self.function, self.compiled = function, compiled
+        self.calls: dict[Hashable, int] = {}
+        self.recordings: dict[Hashable, Function] = {}
+
+    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        shapes = tuple((t.shape, t.stride(), t.dtype) for t in tensors)
+        with torch.no_grad():
+            if shapes in self.recordings:
+                return self.recordings[shapes](*tensors)
+            self.calls[shapes] = self.calls.get(shapes, 0) + 1
+            if not self.compiled and self.calls[shapes] < EARNED:
+                return self.function(*tensors)
+            self.recordings[shapes] = self._settle(tensors)
+            return self.recordings[shapes](*tensors)
+
+    def _settle(self, tensors: tuple[Tensor, ...]) -> Function:
+        """The recording, if there can be one and it gives the same; else the function."""
+        try:
+            graph = record(self.function, tensors)
+        except Exception:  # a user's model may do what cannot be recorded
+            return self.function
+        same = all(torch.equal(a, b) for a, b in zip(graph(*tensors), self.function(*tensors), strict=True))
+        if not same:
+            return self.function
+        return machine_code(graph, tensors) if self.compiled else graph.forward
+
+
+def record(function: Function, tensors: tuple[Tensor, ...]) -> fx.GraphModule:
+    graph: fx.GraphModule = make_fx(function)(*tensors)
+    for node in graph.graph.nodes:
+        if node.target in _SHAPES and node.args[0].meta["tensor_meta"].shape == node.meta["tensor_meta"].shape:
+            node.replace_all_uses_with(node.args[0])
+    graph.graph.eliminate_dead_code()
+    graph.recompile()
+    return graph
+
+
+def machine_code(graph: fx.GraphModule, tensors: tuple[Tensor, ...]) -> Function:
+    from torch import _inductor  # takes seconds to import
+
+    with blaming("the model cannot be compiled", "Install a C++ compiler, or use the fleet `stacked`"):
+        compiled: Any = _inductor.compile(graph, list(tensors))
+    return lambda *given: tuple(compiled(*given))
