@@ -19,7 +19,7 @@ from allforone.problems import PROBLEMS, Problem
 from allforone.runs.training import Run, train
 
 from . import contestants
-from .contestants import SGD, descend, plain, ten_collaborators
+from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators
 from .measure import seconds
 
 Row = dict[str, Any]
@@ -96,10 +96,11 @@ def tiny() -> Iterator[Row]:
         made = {key: fleet(problem, seed=0) for key, fleet in fleets.items()}
         count = {"stacked": 200, "compiled": 1000, "loop": 5 if n > 4 else 50}
         start = time.perf_counter()
-        descend(made["compiled"], made["loop"].initial(), mix, 1)()
+        optimizer = own_optimizer(problem)
+        descend(made["compiled"], made["loop"].initial(), mix, 1, optimizer)()
         warm = time.perf_counter() - start
         taken = seconds({
-            key: descend(fleet, fleet.initial(), mix, count[key]) for key, fleet in made.items()})
+            key: descend(fleet, fleet.initial(), mix, count[key], optimizer) for key, fleet in made.items()})
         each = {key: taken[key] / count[key] for key in made}
         yield row(f"{name}: update", "loop", each["loop"], each["stacked"])
         yield row(f"{name}: update, compiled ({warm:.0f} s of warm-up)", "loop", each["loop"], each["compiled"])

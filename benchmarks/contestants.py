@@ -61,8 +61,16 @@ def ten_collaborators(clients: int) -> Tensor:
     return mix / mix.sum(1, keepdim=True)
 
 
-def descend(fleet: InProcess, models: Models, mix: Tensor, updates: int = 1) -> Callable[[], object]:
-    return lambda: fleet.descend(models, mix, SGD, range(updates))
+def descend(
+    fleet: InProcess, models: Models, mix: Tensor, updates: int = 1, optimizer: Optimizer = SGD
+) -> Callable[[], object]:
+    return lambda: fleet.descend(models, mix, optimizer, range(updates))
+
+
+def own_optimizer(problem: Problem) -> Optimizer:
+    """The one that the problem's settings name: SGD without momentum for the small ones."""
+    chosen = dict(problem.settings.optimizer)
+    return Optimizer(partial(getattr(torch.optim, chosen.pop("name")), **chosen))
 
 
 def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True) -> Callable[[], object]:

@@ -13,13 +13,14 @@ from .errors import InputError
 from .fleet import FLEETS, Optimizer
 from .fleet.in_process import Participation
 from .fleet.optimizer import Make, Schedule
-from .problems import Client, Loss, Problem, accuracy
+from .problems import Client, Loss, Problem, accuracy, hold_out
 from .problems.data import Finite
 from .progress import follow
 from .reports import write_report
 from .runs import Folder, Result, Run
 from .runs import train as train_run
 from .runs.summary import Comparison, FinishedRun
+from .runs.training import HELD_OUT, guarded
 
 
 class Trained(Result):
@@ -49,6 +50,7 @@ def train(
     smoothness: float | None = None,
     evaluate_every: int = 1,
     participation: Participation = 1.0,
+    guard: bool = False,
     seed: int = 127,
     fleet: Literal["stacked", "compiled", "loop"] = "stacked",
     out: str | Path | None = None,
@@ -62,6 +64,8 @@ def train(
     `partial(torch.optim.Adam, lr=1e-3)`; SGD with step size `lr` unless told. scheduler: likewise, one step per round.
     metric: (output, target) → scalar in [0, 1]; "auto" is accuracy where the targets are classes.
     participation: with which probability a client is there in a round, or a function step → [N] of who is there.
+    guard: hold out a fifth of each client's training data, train every client alone as well, and give it that model
+    where collaboration hurts; `result.guard` tells.
     out: a new folder for the run; with resume=True one to go on from. progress: unless told, on a terminal only.
     """
     for name, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size),
@@ -82,6 +86,8 @@ def train(
     if metric == "auto":
         metric = accuracy if _has_classes(clients) else None
     problem = Problem(clients, model, loss, metric, smoothness=smoothness)
+    if guard:
+        algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, seed)
     run = Run(
         FLEETS[fleet](problem, seed=seed, batch_size=batch_size, participation=participation),
         algorithm,
@@ -93,9 +99,10 @@ def train(
         config: dict[str, Any] = {
             "problem": {"name": "python", "clients": len(clients),
                         "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
-            "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
-            "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": _told(scheduler),
-            "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
+            "algorithm": {"name": type(getattr(algorithm, "algorithm", algorithm)).__name__}, "rounds": rounds,
+            "inner": inner, "batch_size": batch_size, "optimizer": _told(run.optimizer.make),
+            "scheduler": _told(scheduler),
+            "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every, "guard": guard,
             "participation": _told(participation) if callable(participation) else participation,
         }
         folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)

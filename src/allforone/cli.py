@@ -16,7 +16,7 @@ from .errors import AllForOneError, InputError
 from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
-from .reports import draw_curves, terminal_table, write_report
+from .reports import draw_curves, remarks, terminal_table, write_report
 from .runs import Comparison, Folder, pairs, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
 from .runs import compare as run_comparison
 from .runs import resume as resume_run
@@ -42,6 +42,9 @@ ParticipationShare = Annotated[float | None, typer.Option(
     help="With which probability a client takes part in a round, as 0.3; by default all always do.")]
 AttackName = Annotated[str | None, typer.Option(
     help=f"For experiments: how many clients lie, and how, as flip:4. Known: {', '.join(ATTACKS)}.")]
+Guard = Annotated[bool | None, typer.Option(
+    "--guard", help="Train every client alone as well, on four fifths of its data, and give it that model where "
+                    "collaboration hurts by the held-out fifth.", show_default=False)]
 FleetName = Annotated[str | None, typer.Option(
     "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain).")]
 ProblemOptions = Annotated[list[str] | None, typer.Option(
@@ -53,12 +56,12 @@ AlgorithmOptions = Annotated[list[str] | None, typer.Option(
 def settings(
     problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
     optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
-    participation: float | None = None, attack: str | None = None,
+    participation: float | None = None, attack: str | None = None, guard: bool | None = None,
 ) -> dict[str, Any]:
     """The YAML file, overridden by the options."""
     given = read_yaml(config) if config else {}
     for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet),
-                       ("participation", participation), ("attack", attack)):
+                       ("participation", participation), ("attack", attack), ("guard", guard)):
         if value is not None:
             given[key] = value
     if ":" in problem:  # so that the run can be resumed from another folder
@@ -98,7 +101,8 @@ def run(
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
     optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    attack: AttackName = None, problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
+    attack: AttackName = None, guard: Guard = None, problem_option: ProblemOptions = None,
+    algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """One algorithm on one problem, into a run folder.
 
@@ -111,7 +115,7 @@ def run(
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack)
+                     participation, attack, guard)
     if algorithm:
         given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
     elif isinstance(given.get("algorithm"), dict):
@@ -148,6 +152,8 @@ def resume(run: Annotated[Path, typer.Argument(help="The folder of a run that wa
 def show_run(path: Path) -> None:
     comparison = read_comparison(path)
     screen.print(terminal_table(summarise(comparison)))
+    for said in remarks(Folder(path).metrics()):
+        screen.print(said, highlight=False, markup=False)
     page = write_report(comparison, path / "report.html")
     screen.print(f"run: {path}\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
 
@@ -165,7 +171,8 @@ def compare(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
     optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    attack: AttackName = None, problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None,
+    attack: AttackName = None, guard: Guard = None, problem_option: ProblemOptions = None,
+    algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """Several algorithms on one problem: a table, figures and report.html.
 
@@ -180,7 +187,7 @@ def compare(
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack)
+                     participation, attack, guard)
     given.pop("seed", None)
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"compare-{name}"

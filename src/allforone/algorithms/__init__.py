@@ -5,10 +5,11 @@ from collections.abc import Callable
 from ..collaboration import Online, Paper, binary, continuous
 from .all_for_one import AllForOne, Weighting, default_weighting
 from .apfl import Apfl
-from .base import Algorithm, Info, State
+from .base import Algorithm, Info, State, Verdict
 from .cobo import CoBo
 from .ditto import Ditto
 from .fedavg import FedAvg
+from .guarded import Guarded
 from .ifca import Ifca
 from .local import Local
 from .oracle import Oracle
@@ -57,7 +58,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
 
 __all__ = [
-    "ALGORITHMS", "PAPER_ALGORITHMS", "Algorithm", "AllForOne", "Apfl", "CoBo", "Ditto", "FedAvg", "Ifca", "Info",
-    "Local", "Oracle", "State", "Weighting", "WgaBc", "all_for_one", "all_for_one_binary", "all_for_one_continuous",
-    "default_weighting",
+    "ALGORITHMS", "PAPER_ALGORITHMS", "Algorithm", "AllForOne", "Apfl", "CoBo", "Ditto", "FedAvg", "Guarded", "Ifca",
+    "Info", "Local", "Oracle", "State", "Verdict", "Weighting", "WgaBc", "all_for_one", "all_for_one_binary",
+    "all_for_one_continuous", "default_weighting",
 ]

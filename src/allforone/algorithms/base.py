@@ -17,12 +17,21 @@ class State(NamedTuple):
     memory: dict[str, Any]  #: whatever else it keeps, by name: tensors, models, optimizers
 
 
+class Verdict(NamedTuple):
+    """Whether collaboration helped each client, by data that no model was trained on; see `Guarded`."""
+
+    gain: Tensor  #: [N], by how much its loss is lower than alone, of the mean of both; negative where it is higher
+    margin: Tensor  #: [N], of the 95 % interval gain ± margin; infinite while too little has been seen
+    alone: Tensor  #: [N], whether it was given its local model
+
+
 class Info(NamedTuple):
     """What a round tells about itself."""
 
     weights: Tensor  #: [N, N], α_ik: how much client i listened to client k
     similarity: Tensor | None = None  #: [N, N], r_ik, where it was estimated
     scale: Tensor | None = None  #: [N], η_i/η, where the step-size condition shortened steps
+    verdict: Verdict | None = None
 
 
 class Algorithm(Protocol):

@@ -86,7 +86,6 @@ class Attacked(Stacked):
         if self.moves_buffers or self.draws:
             raise InputError("attacks are simulated for models without BatchNorm and dropout only")
         self.attack, self.liars = attack, attack.choose(len(self.clients), self.seed)
-        self.dropped = torch.zeros(len(self.clients), dtype=torch.long)  #: gradients refused, by sender
         self._first = self.initial()
 
     def descended(

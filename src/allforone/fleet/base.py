@@ -31,6 +31,13 @@ class Evaluation(NamedTuple):
     excess: Tensor | None  #: [N], loss above the least possible, where that is known
 
 
+class Validation(NamedTuple):
+    """Each client's own model on new data of its own, part by part."""
+
+    losses: Tensor  #: [N, parts], NaN where a client has fewer
+    held: Tensor  #: [N], whether they are all that it has held out, the same at every time
+
+
 class Fleet(Protocol):
     """The clients, as a gradient oracle."""
 
@@ -66,6 +73,10 @@ class Fleet(Protocol):
 
     def losses(self, models: Models, steps: range) -> Tensor:
         """[M, N], the mean loss of each model on each client's batches of these steps."""
+        ...
+
+    def validate(self, models: Models, steps: range) -> Validation:
+        """New data are what a client has held out; of a stream, its batches of `steps`, not yet trained on."""
         ...
 
     def evaluate(self, models: Models) -> Evaluation: ...

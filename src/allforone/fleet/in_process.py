@@ -13,13 +13,14 @@ from torch.func import functional_call
 from ..errors import Diverged, InputError, blaming
 from ..problems import Problem, check
 from ..problems.data import Batch, Finite, draw, generator
-from .base import Direction, Evaluation, Models, PairStatistics, restricted, row, stack, trained_names
+from .base import Direction, Evaluation, Models, PairStatistics, Validation, restricted, row, stack, trained_names
 from .memory import keep_freed_memory
 from .optimizer import Optimizer, where_rows
 from .workers import Workers
 
 Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
+PARTS = 20  # of a client's new data, whose losses tell how sure their mean is
 EVALUATED_NUMBERS = 2**20  # entries of inputs that pass through a model at once when it is judged
 
 
@@ -48,6 +49,7 @@ class InProcess(ABC):
         self.sizes = torch.tensor([float(client.size) for client in self.clients], dtype=torch.float64)
         self.clusters, self.smoothness = problem.clusters, problem.smoothness
         self.samples = torch.zeros(len(self.clients), dtype=torch.long)
+        self.dropped = torch.zeros(len(self.clients), dtype=torch.long)  #: gradients refused, by sender
         self._ahead: dict[tuple[int, int, str, int], Batch] = {}
         self._counted: dict[tuple[int, str], int] = {}  # the first step whose batch is not counted yet
         self.draws, self.moves_buffers = self._try_layers()
@@ -206,6 +208,28 @@ class InProcess(ABC):
             rows = self.workers.each(losses, (row(models, m) for m in range(count)))
             total += torch.stack(rows)
         return total / len(steps)
+
+    def validate(self, models: Models, steps: range) -> Validation:
+        @torch.no_grad()
+        def losses(module: nn.Module, owned: tuple[int, list[Batch]]) -> Tensor:
+            k, parts = owned
+            module.eval()
+            with blaming(f"client {k}: the model or the loss fails on held-out data", "Look at its data"):
+                return torch.stack([self.loss(functional_call(module, row(models, k), x.clone()), y) for x, y in parts])
+
+        found = self.workers.each(losses, [(k, self._new_data(k, steps[:PARTS])) for k in range(len(self.clients))])
+        table = torch.full((len(found), PARTS), torch.nan, dtype=torch.float64)
+        for k, values in enumerate(found):
+            table[k, : len(values)] = values
+        return Validation(table, torch.tensor([client.held is not None for client in self.clients]))
+
+    def _new_data(self, client: int, steps: range) -> list[Batch]:
+        held, asked = self.clients[client].held, torch.arange(len(self.clients)) == client
+        if held is None and isinstance(self.clients[client].train, Finite):
+            raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
+        if held is None:
+            return [self.arranged(self.batches(asked, step, "update", self.batch_size)[client]) for step in steps]
+        return [self.arranged(held.take(part)) for part in torch.arange(len(held)).tensor_split(min(PARTS, len(held)))]
 
     def evaluate(self, models: Models) -> Evaluation:
         known = [client.test for client in self.clients if not isinstance(client.test, Finite)]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from .base import Client, Loss, Problem, Settings, accuracy
+from .base import Client, Loss, Problem, Settings, accuracy, hold_out
 from .check import check
 from .cifar10 import cifar10
 from .digits import digits
@@ -19,5 +19,5 @@ PROBLEMS: dict[str, Callable[..., Problem]] = {
 
 __all__ = [
     "PROBLEMS", "Client", "Loss", "Problem", "Settings", "accuracy", "check", "cifar10", "digits", "heart_disease",
-    "ixi", "mnist", "synthetic",
+    "hold_out", "ixi", "mnist", "synthetic",
 ]

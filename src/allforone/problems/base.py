@@ -1,16 +1,20 @@
 """What is learned: the clients and their data, the model, the loss, and the settings that go with them."""
 
+import copy
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, blaming
-from .data import Augment, Finite, Population, Stream, Transform
+from .data import Augment, Finite, Population, Stream, Transform, generator
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
+
+LEAST_HELD = 5  # samples below which nothing can be told from them
 
 
 class Client:
@@ -27,6 +31,7 @@ class Client:
         self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train, transform, augment)
         self.test: Finite | Population = test if isinstance(test, Population) else Finite(test, transform)
         self.cluster, self.name = cluster, name
+        self.held: Finite | None = None  #: of its training data, what is kept to judge collaboration by: `hold_out`
 
     @property
     def size(self) -> int:
@@ -38,6 +43,19 @@ class Client:
         """Whether its training batches are made from tensors by functions."""
         data = self.train
         return isinstance(data, Finite) and data.tensors is not None and bool(data.transform or data.augment)
+
+    def hold_out(self, share: float, generator: torch.Generator) -> "Client":
+        """The same client with a share of its training data held out. A stream needs none: its next batch is new."""
+        if not isinstance(self.train, Finite):
+            return self
+        count = round(share * len(self.train))
+        if count < LEAST_HELD:
+            raise InputError(f"it has {len(self.train)} training samples, of which {share:.0%} are to be held out: "
+                             f"the guard needs at least {math.ceil(LEAST_HELD / share)}")
+        order = torch.randperm(len(self.train), generator=generator)
+        client = copy.copy(self)
+        client.held, client.train = self.train.part(order[:count], augmented=False), self.train.part(order[count:])
+        return client
 
     def batch(self, size: int) -> int:
         """How large its batches are when `size` is asked for."""
@@ -92,6 +110,17 @@ class Problem:
         """Each client's true cluster, or None where it is not known."""
         found = [client.cluster for client in self.clients]
         return None if None in found else found  # type: ignore[return-value]
+
+
+def hold_out(problem: Problem, share: float, seed: int) -> Problem:
+    """The same problem with a share of every client's finite training data held out."""
+    clients = []
+    for number, client in enumerate(problem.clients):
+        try:
+            clients.append(client.hold_out(share, generator(seed, number, "held out")))
+        except InputError as error:
+            raise InputError(f"client {number}{f' ({client.name})' if client.name else ''}: {error}") from error
+    return replace(problem, clients=clients)
 
 
 def accuracy(output: Tensor, target: Tensor) -> Tensor:

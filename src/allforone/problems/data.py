@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, TensorDataset, default_collate
+from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
 
 from ..errors import InputError, blaming
 
@@ -64,6 +64,12 @@ class Finite:
 
     def __len__(self) -> int:
         return self.size
+
+    def part(self, indices: Tensor, augmented: bool = True) -> "Finite":
+        """The samples at these places, as a data set of its own."""
+        source = Subset(self.items, indices.tolist()) if self.tensors is None else tuple(
+            tensor[indices] for tensor in self.tensors)
+        return Finite(source, self.transform, self.augment if augmented else None)
 
     def take(self, indices: Tensor, generator: torch.Generator | None = None) -> Batch:
         """The samples at these places; with a generator, augmented by it."""

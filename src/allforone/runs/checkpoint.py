@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -19,6 +20,7 @@ class Checkpoint(NamedTuple):
     state: State
     round: int  #: rounds done
     samples: Tensor  #: [N], samples each client has drawn
+    dropped: Tensor  #: [N], gradients of each client that were refused
     seconds: float  #: of training so far
 
 
@@ -27,7 +29,8 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     tensors: dict[str, Tensor] = {}
     content = {
         "models": state.models, "memory": state.memory, "optimizer": state.optimizer,
-        "round": checkpoint.round, "samples": checkpoint.samples, "seconds": checkpoint.seconds,
+        "round": checkpoint.round, "samples": checkpoint.samples,
+        "dropped": checkpoint.dropped, "seconds": checkpoint.seconds,
     }
     header = json.dumps(_encode(content, "", tensors))
     write_tensors(path, tensors, {"allforone": header})
@@ -41,7 +44,8 @@ def load(path: Path, optimizer: Optimizer) -> Checkpoint:
     except (KeyError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: not a checkpoint of a run") from error
     state = State(content["models"], content["optimizer"], content["memory"])
-    return Checkpoint(state, content["round"], content["samples"], content["seconds"])
+    dropped = content.get("dropped", torch.zeros_like(content["samples"]))
+    return Checkpoint(state, content["round"], content["samples"], dropped, content["seconds"])
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -47,6 +47,7 @@ class RunConfig(BaseModel):
     fleet: Literal["stacked", "compiled", "loop"] = "stacked"
     participation: float = Field(1.0, gt=0, le=1)
     attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient
+    guard: bool = False  #: beside the algorithm every client trains alone, and is given the better model
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
 

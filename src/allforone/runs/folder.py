@@ -105,7 +105,11 @@ class Folder:
     def metrics(self) -> polars.DataFrame:
         schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
         try:
-            return polars.read_csv(self.path / "metrics.csv", schema=schema, glob=False)
+            with (self.path / "metrics.csv").open() as file:
+                width = file.readline().count(",") + 1  # a folder of an older version lacks the last columns
+            older, later = dict(list(schema.items())[:width]), list(schema.items())[width:]
+            found = polars.read_csv(self.path / "metrics.csv", schema=older, glob=False)
+            return found.with_columns(polars.lit(None, kind).alias(name) for name, kind in later)
         except (FileNotFoundError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 

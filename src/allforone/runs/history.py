@@ -1,5 +1,6 @@
 """What happened in a run: the metrics of every round and client, and who listened to whom."""
 
+import math
 from typing import Any, NamedTuple
 
 import polars
@@ -22,6 +23,10 @@ COLUMNS: dict[str, type] = {
     "present": int,  # 1 if it took part in the round
     "samples": int,  # drawn by the client so far, those for estimation included
     "seconds": float,  # of training so far, evaluation excluded
+    "dropped": int,  # of its gradients so far, refused by the others: not finite or of the wrong size
+    "gain": float,  # by how much collaboration lowers its loss on new data, where a guard looks
+    "gain_margin": float,  # of the 95 % interval gain ± margin
+    "alone": int,  # 1 if the guard gave it its local model
 }
 
 
@@ -34,6 +39,7 @@ class Round(NamedTuple):
     samples: Tensor
     seconds: float
     present: Tensor | None = None  #: [N], who took part; None is everybody
+    dropped: Tensor | None = None  #: [N], gradients refused so far, by sender
 
     def lines(self) -> list[tuple[Any, ...]]:
         """One line per client, in the order of COLUMNS."""
@@ -45,9 +51,17 @@ class Round(NamedTuple):
             weights = self.info.weights
             total, others = weights.sum(1).tolist(), ((weights != 0) & ~torch.eye(n, dtype=torch.bool)).sum(1).tolist()
             scale = [1.0] * n if self.info.scale is None else self.info.scale.tolist()
+        verdict = self.info.verdict if self.info else None
+        guard = [none] * 3 if verdict is None else [
+            verdict.gain.tolist(), _finite(verdict.margin), verdict.alone.long().tolist()]
+        dropped = [0] * n if self.dropped is None else self.dropped.tolist()
         present = [1] * n if self.present is None else self.present.long().tolist()
         return list(zip([self.number] * n, range(n), *listed, total, others, scale, present, self.samples.tolist(),
-                        [self.seconds] * n, strict=True))
+                        [self.seconds] * n, dropped, *guard, strict=True))
+
+
+def _finite(values: Tensor) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
 class History:
@@ -90,3 +104,11 @@ class History:
     def metrics(self) -> polars.DataFrame:
         schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
         return polars.DataFrame(self.rows, schema=schema, orient="row")
+
+
+def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:
+    """What the guard said at the end, one row per client; empty where none watched."""
+    last = metrics.filter(polars.col("round") == metrics["round"].max(), polars.col("gain").is_not_null())
+    gain, margin = polars.col("gain"), polars.col("gain_margin")
+    return last.select("client", "gain", (gain - margin).alias("low"), (gain + margin).alias("high"),
+                       polars.col("alone").cast(polars.Boolean))

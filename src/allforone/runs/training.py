@@ -10,17 +10,18 @@ from typing import Any
 import polars
 from torch import Tensor, nn
 
-from ..algorithms import Algorithm, State
+from ..algorithms import Algorithm, Guarded, Local, State
 from ..errors import Diverged, InputError
 from ..fleet import FLEETS, Attack, Attacked, InProcess, Models, Optimizer, row
-from ..problems import Problem
+from ..problems import Problem, hold_out
 from . import checkpoint
 from .checkpoint import Checkpoint
 from .config import RunConfig, build_algorithm, build_optimizer, load_problem, parse, resolve
 from .folder import Folder
-from .history import History, Round
+from .history import History, Round, verdicts
 
 CHECKPOINT_SECONDS = 20.0
+HELD_OUT = 0.2  # of every client's training data, where a guard watches
 
 OnRound = Callable[[Round], None]
 
@@ -66,6 +67,12 @@ class Result:
         """One row per round and client."""
         return self.history.metrics
 
+    @property
+    def guard(self) -> polars.DataFrame:
+        """Of a guarded run, for each client at its end: the gain over its local model on new data, with the 95 %
+        interval from low to high, and whether it was given the local model."""
+        return verdicts(self.metrics)
+
 
 def prepare(config: RunConfig) -> tuple[Run, RunConfig]:
     """The parts that a config names, and the config with nothing left open."""
@@ -78,6 +85,8 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     """The parts of a resolved config."""
     assert config.optimizer and config.rounds and config.inner
     algorithm = build_algorithm(config.algorithm)
+    if config.guard:
+        algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, config.seed)
     optimizer = build_optimizer(config.optimizer, config.scheduler)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
     if config.attack:
@@ -87,6 +96,10 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     else:
         fleet = FLEETS[config.fleet](problem, **options)
     return Run(fleet, algorithm, optimizer, config.rounds, config.inner, config.evaluate_every)
+
+
+def guarded(algorithm: Algorithm) -> Algorithm:
+    return algorithm if isinstance(algorithm, Local | Guarded) else Guarded(algorithm)
 
 
 def run_config(config: RunConfig, out: Path, on_round: OnRound | None = None) -> Result:
@@ -109,8 +122,10 @@ def train(run: Run, folder: Folder | None = None, on_round: OnRound | None = Non
         done = checkpoint.load(folder.checkpoint, run.optimizer)
         history = folder.history(done.round)
         fleet.samples.copy_(done.samples)
+        fleet.dropped.copy_(done.dropped)
     else:
-        done = Checkpoint(run.algorithm.init(fleet.initial(), run.optimizer), 0, fleet.samples.clone(), 0.0)
+        start = run.algorithm.init(fleet.initial(), run.optimizer)
+        done = Checkpoint(start, 0, fleet.samples.clone(), fleet.dropped.clone(), 0.0)
         history = folder.history(-1) if folder else History()
         _record(Round(0, fleet.evaluate(done.state.models), None, done.samples, 0.0), history, folder, on_round)
     saved = time.monotonic()
@@ -145,11 +160,12 @@ def _one_round(
         kept = f"; everything up to round {number - 1} is kept" + (f" in {folder.path}" if folder else "")
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
-    after = Checkpoint(state, number, run.fleet.samples.clone(), seconds)
+    after = Checkpoint(state, number, run.fleet.samples.clone(), run.fleet.dropped.clone(), seconds)
     history.add_info(number, info)
     if evaluated:
         present = run.fleet.present(steps.start)
-        _record(Round(number, evaluation, info, after.samples, seconds, present), history, folder, on_round)
+        record = Round(number, evaluation, info, after.samples, seconds, present, after.dropped)
+        _record(record, history, folder, on_round)
     return after
 
 

@@ -1,0 +1,81 @@
+"""A guard for any algorithm: beside it every client trains alone, and is given whichever of the two models is better.
+
+The two models of a client differ by collaboration only: they start at one point and see the same batches. Their losses
+on the same parts of data that neither was trained on differ by d_j; if the whole 95 % interval of the mean of d says
+that collaboration hurts, the client is given its local model. Both train on, so that the choice can change at every
+round; a mistaken one costs little, since it is between models that can hardly be told apart.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from scipy.stats import t as student  # type: ignore[import-untyped]
+from torch import Tensor
+
+from ..fleet import Fleet, Models, Optimizer
+from ..fleet.optimizer import where_rows
+from .base import Algorithm, Info, State, Verdict
+from .local import Local
+
+SURE = 0.95
+KEPT = 20  # differences that are looked at, the latest
+LEAST = 5  # of them, before anything is said
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """Costs one more gradient per client and update, and two evaluations of new data per round; no more samples."""
+
+    algorithm: Algorithm
+
+    def init(self, models: Models, optimizer: Optimizer) -> State:
+        n = len(next(iter(models.values())))
+        state = self.algorithm.init(models, optimizer)
+        return State(state.models, state.optimizer, {
+            "together": state.models, "memory": state.memory, "alone": models, "alone_optimizer": optimizer,
+            "differences": torch.full((n, KEPT), torch.nan, dtype=torch.float64),
+        })
+
+    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
+        memory: dict[str, Any] = state.memory
+        together, info = self.algorithm.step(State(memory["together"], state.optimizer, memory["memory"]), fleet, steps)
+        alone, _ = Local().step(State(memory["alone"], memory["alone_optimizer"], {}), fleet, steps)
+        coming = range(steps.stop, steps.stop + len(steps))
+        (losses, held), (losses_alone, _) = (fleet.validate(s.models, coming) for s in (together, alone))
+        fresh = relative_difference(losses, losses_alone)
+        differences = latest(memory["differences"], fresh, held, fleet.present(steps.start))
+        verdict = judge(differences)
+        given = {name: where_rows(verdict.alone, alone.models[name], shared)
+                 for name, shared in together.models.items()}
+        return State(given, together.optimizer, {
+            "together": together.models, "memory": together.memory, "alone": alone.models,
+            "alone_optimizer": alone.optimizer, "differences": differences,
+        }), info._replace(verdict=verdict)
+
+
+def relative_difference(together: Tensor, alone: Tensor) -> Tensor:
+    """d_j = (ℓ_j − ℓ'_j) / mean of both over all j: free of the loss's scale, which shrinks as the models learn."""
+    scale = ((together + alone) / 2).nanmean(1, keepdim=True)
+    return torch.where(scale != 0, (together - alone) / scale.abs(), 0 * (together - alone))
+
+
+def latest(differences: Tensor, fresh: Tensor, held: Tensor, present: Tensor) -> Tensor:
+    """Each client's last KEPT differences. Those of a stream's batches gather over the rounds; those of held-out data
+    take the place of what the same data said before; of who is absent, all stay as they were."""
+    rows = []
+    for before, now, whole, here in zip(differences, fresh, held, present, strict=True):
+        past = torch.full_like(before, torch.nan) if whole else before
+        rows.append(torch.cat([past, now[~now.isnan()]])[-KEPT:] if here else before)
+    return torch.stack(rows)
+
+
+def judge(differences: Tensor) -> Verdict:
+    """The paired interval of Student: mean ± t s/√n."""
+    count = (~differences.isnan()).sum(1)
+    mean = differences.nanmean(1)
+    deviation = (differences - mean[:, None]).square().nansum(1) / (count - 1).clamp(min=1)
+    quantile = torch.as_tensor(student.ppf((1 + SURE) / 2, (count - 1).clamp(min=1).numpy()))
+    margin = torch.where(count >= LEAST, quantile * (deviation / count.clamp(min=1)).sqrt(), torch.inf)
+    gain = (-mean).nan_to_num(0.0)
+    return Verdict(gain, margin, gain + margin < 0)
