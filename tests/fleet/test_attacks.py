@@ -21,7 +21,7 @@ def attacked(kind, model="perceptron", liars=1):
     return Attacked(problem(model), seed=3, batch_size=4, attack=Attack(kind, liars))
 
 
-@pytest.mark.parametrize("model", ["perceptron", "wide"])
+@pytest.mark.parametrize("model", ["perceptron", "wide", "convolution", "batch norm", "dropout"])
 def test_without_its_liars_the_fleet_is_the_usual_one(model):
     fleet, plain = attacked("flip", model), Stacked(problem(model), seed=3, batch_size=4)
     fleet.liars = []

@@ -15,6 +15,7 @@ from ..fleet import Fleet, Models, PairStatistics
 from .similarity import Estimate, Memory
 
 SMOOTHED = ("distance", "norm", "noise", "length")
+FLOOR = 0.5  # of its own noise, below which a client does not tell its gradient from none
 IDLE = 0.01  # of its own squared length, and a gradient would only shorten the step
 
 
@@ -60,11 +61,10 @@ def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -
     own_noise, size = statistics.noise.diagonal().nan_to_num(), statistics.norm.diagonal().nan_to_num()
     scale = torch.where(memory["scale"] > 0, memory["scale"], size)
     unit = torch.where(scale > 0, scale, 1)[:, None]
-    progress = torch.where(memory["unit"] > 0, scale / memory["unit"].clamp(min=1e-300), 1).clamp(max=1)[:, None]
-    kept = progress * kept
+    kept = progress(memory["unit"], scale)[:, None] * kept
     distance = statistics.distance - own_noise[:, None] - statistics.noise  # unbiased
     now = {
-        "distance": torch.maximum(distance, -size[:, None]),  # nobody saves up nearness by being noisy
+        "distance": bounded(distance, size),
         "norm": (size - own_noise)[:, None].expand_as(asked),
         "noise": statistics.noise,
         "length": statistics.norm,
@@ -76,10 +76,20 @@ def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -
     after["unit"] = torch.where(here, scale, memory["unit"])
     after["size"] = torch.where(here, 0.7 * memory["size"] + 0.3 * size, memory["size"])
     after["size_seen"] = torch.where(here, 0.7 * memory["size_seen"] + 0.3, memory["size_seen"])
-    reach = (after["size"] / after["size_seen"].clamp(min=1e-9)).sqrt()[:, None]
-    length = statistics.distance.sqrt()
-    trust = torch.where(length > reach, reach / length, 1)
+    reach = (after["size"] / after["size_seen"].clamp(min=1e-9))[:, None]
+    beyond = statistics.distance - 2 * own_noise[:, None]  # an honest twin lies two noises away
+    trust = torch.where(beyond > reach, reach / beyond, 1).sqrt()
     return {**after, "trust": torch.where(asked, trust, memory["trust"])}
+
+
+def progress(before: Tensor, now: Tensor) -> Tensor:
+    """[N], the share of its scale before that a client's gradient still has: what was seen then tells as much less."""
+    return torch.where(before > 0, now / before.clamp(min=1e-300), 1).clamp(max=1)
+
+
+def bounded(distance: Tensor, size: Tensor) -> Tensor:
+    """D_ik ≥ −‖ḡ_i‖²: nobody saves up nearness by being noisy."""
+    return torch.maximum(distance, -size[:, None])
 
 
 def similarity_and_variance(memory: Memory) -> tuple[Tensor, Tensor]:
@@ -90,7 +100,7 @@ def similarity_and_variance(memory: Memory) -> tuple[Tensor, Tensor]:
     seen = memory["seen"]
     distance, norm, noise, length = (memory[name] / seen.clamp(min=1e-9) for name in SMOOTHED)
     own_noise = noise.diagonal()[:, None]
-    against = norm.diagonal()[:, None].clamp(min=0) + own_noise / 2
+    against = norm.diagonal()[:, None].clamp(min=0) + FLOOR * own_noise
     pulls = length > IDLE * length.diagonal()[:, None]
     r = torch.where((seen > 0) & (against > 0) & pulls, 1 - distance.clamp(min=0) / against.clamp(min=1e-300), 0)
     variance = torch.maximum(noise, own_noise)

@@ -83,8 +83,6 @@ class Attacked(Stacked):
 
     def __init__(self, *args: Any, attack: Attack, **options: Any) -> None:
         super().__init__(*args, **options)
-        if self.moves_buffers or self.draws:
-            raise InputError("attacks are simulated for models without BatchNorm and dropout only")
         self.attack, self.liars = attack, attack.choose(len(self.clients), self.seed)
         self._first = self.initial()
 
@@ -120,13 +118,16 @@ class Attacked(Stacked):
                 total += weights[:, k, None].to(total.dtype) * torch.where(kept[k][:, None], columns[0], 0)
         shaped = zip(self.trained, total.split([models[n][0].numel() for n in self.trained], 1), strict=True)
         gradients = {name: part.reshape(models[name].shape) for name, part in shaped}
-        return {name: gradients.get(name, tensor) for name, tensor in models.items()}
+        if not self.moves_buffers:
+            return {name: gradients.get(name, tensor) for name, tensor in models.items()}
+        own = torch.eye(*mix.shape, dtype=mix.dtype) * (mix != 0)  # running statistics are nobody else's business
+        return {**super().mixed_gradients(models, own, step), **gradients}
 
     def compare(
         self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
     ) -> PairStatistics:
         asked = self.present(step) if among is None else among
-        sent = self.sent(models, self.compared(asked, step, samples), step)
+        sent = self.sent(models, self.compared(asked, step, samples), step, "compare {}")
         clients = list(sent)
         unknown = torch.full((self.length,), torch.nan, dtype=self.small.dtype)
 
@@ -137,9 +138,12 @@ class Attacked(Stacked):
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in clients)) for i in clients]
         return pair_statistics(rows, clients, len(self.clients), samples is None)
 
-    def sent(self, models: Models, batches: dict[int, list[Batch]], step: int) -> dict[int, list[Tensor]]:
+    def sent(
+        self, models: Models, batches: dict[int, list[Batch]], step: int, purpose: str = "update"
+    ) -> dict[int, list[Tensor]]:
         """What each client answers at every model, for each of its batches: [models, P]."""
-        answers = {k: [self.column(models, k, batch, step) for batch in parts] for k, parts in batches.items()}
+        answers = {k: [self.column(models, k, batch, step, purpose.format(part)) for part, batch in enumerate(parts)]
+                   for k, parts in batches.items()}
         honest = [columns for k, columns in answers.items() if k not in self.liars]
         for k in set(self.liars) & set(answers):
             for part, own in enumerate(answers[k]):

@@ -161,7 +161,7 @@ class Stacked(InProcess):
                 raise Diverged(m, k, step)
         return torch.stack(losses).sum()
 
-    def column(self, models: Models, k: int, batch: Batch, step: int) -> Tensor:
+    def column(self, models: Models, k: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         """[models, P], the gradient of client k on this batch at every model."""
         count = len(models[self.trained[0]])
         if self.vectorises:
@@ -173,7 +173,7 @@ class Stacked(InProcess):
             return torch.cat([gradients[name].flatten(1) for name in self.trained], 1)
 
         def of_row(module: nn.Module, m: int) -> Tensor:
-            mixed = self.mixed(module, row(models, m), m, {k: 1.0}, {k: self.arranged(batch)}, step)
+            mixed = self.mixed(module, row(models, m), m, {k: 1.0}, {k: self.arranged(batch)}, step, purpose)
             return torch.cat([mixed[name].flatten() for name in self.trained])
 
         return torch.stack(self.workers.each(of_row, range(count)))
