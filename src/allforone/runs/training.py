@@ -78,7 +78,7 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     """The parts of a resolved config."""
     assert config.optimizer and config.rounds and config.inner
     algorithm = build_algorithm(config.algorithm)
-    optimizer = build_optimizer(config.optimizer, config.scheduler)
+    optimizer = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
     if config.attack:
         if config.fleet != "stacked":
