@@ -99,7 +99,8 @@ def train(
             "problem": {"name": "python", "clients": len(clients),
                         "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
             "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
-            "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": None if chosen else _told(scheduler),
+            "batch_size": batch_size, "optimizer": _told(run.optimizer.make),
+            "scheduler": None if chosen else _told(scheduler),
             "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
             "participation": _told(participation) if callable(participation) else participation,
         }

@@ -80,8 +80,8 @@ def sufficient_clusters(
 
     chosen, epsilon = criterion_of(criterion), torch.logspace(4, -8, 481, dtype=torch.float64)
     sizes: dict[str, dict[float, Tensor]] = {"corrected (b² in the condition)": {}, "as printed (b)": {}}
-    table = plain_table(f"Client 1 of {clients}: ε down to which its sufficient cluster is everybody, and from which on it "
-                        "is alone", "v", "corrected: everybody", "alone", "as printed: everybody", "alone")
+    table = plain_table(f"Client 1 of {clients}: ε down to which its sufficient cluster is everybody, and from which "
+                        "on it is alone", "v", "corrected: everybody", "alone", "as printed: everybody", "alone")
     for spread in numbers(spreads, "spreads"):
         known = quadratics(synthetic(seed, dimension, clients, clusters=1, spread=spread))
         assert known is not None
@@ -123,14 +123,13 @@ def bound(
     parts, _ = prepare(config)
     found = follow(parts.fleet, parts.algorithm, parts.optimizer, parts.rounds, parts.inner)
     table = plain_table(
-        f"{config.problem.name}, {config.shown}: excess loss, mean over clients; effective variance over that of a client "
-        "alone, median", "update", "measured", "bound", "bound / measured", "variance / alone")
+        f"{config.problem.name}, {config.shown}: excess loss, mean over clients; noise at equal progress over that of "
+        "a client alone, median", "update", "measured", "theorem 1", "sharper", "noise / alone")
     last = len(found.excess) - 1
     for update in sorted({round(last * part / 5) for part in range(6)}):
-        measured, bounded = float(found.excess[update].mean()), float(found.bound[update].mean())
-        left = float((found.effective / found.alone)[max(0, update - 1)].median())
-        table.add_row(str(update), f"{measured:.2e}", f"{bounded:.2e}", f"{bounded / max(measured, 1e-300):.1f}",
-                      f"{left:.2f}")
+        means = [f"{float(values[update].mean()):.2e}" for values in (found.excess, found.bound, found.sharper)]
+        left = float((found.remaining / found.alone)[max(0, update - 1)].median())
+        table.add_row(str(update), *means, f"{left:.2f}")
     screen.print(table)
     title = f"{Path(str(config.problem.name)).name}, {config.shown}, seed {config.seed}"
     paths = draw_bound(found, title, out or run / "bound")
@@ -181,10 +180,11 @@ def say_constants(constants: Constants) -> None:
     curvature = ("the least eigenvalue seen" if told.convex else
                  "the least ‖∇R‖²/(2(R − least R)) seen, for some Hessians are not positive definite")
     screen.print(
-        f"[bold]These are estimates[/], from {told.seen.own.shape[-1]} random points on the path of each client training "
-        f"alone: what was not seen may be worse. Convexity: {curvature}. Eigenvalues to ± {100 * told.error:.1g} %. "
-        f"Excess: above the least loss seen. Heterogeneity: with 95 % confidence, at most {100 * told.share_above:.0f} % "
-        "of a path's points break the line that a pair was given.", highlight=False, soft_wrap=True)
+        f"[bold]These are estimates[/], from {told.seen.own.shape[-1]} random points on the path of each client "
+        f"training alone: what was not seen may be worse. Convexity: {curvature}. Eigenvalues: ± "
+        f"{100 * told.error:.1g} %. Excess: above the least loss seen. Heterogeneity: with 95 % confidence at most "
+        f"{100 * told.share_above:.0f} % of a path's points break the line that a pair was given.",
+        highlight=False, soft_wrap=True)
     schedule = ":".join(["horizon", *(f"{name}={value:.3g}" for name, value in found.items())])
     screen.print(f"To use them in a run: --schedule {schedule}", highlight=False, soft_wrap=True)
 

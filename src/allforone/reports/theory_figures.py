@@ -36,7 +36,7 @@ def draw_cluster_sizes(epsilon: Tensor, sizes: dict[str, dict[float, Tensor]], c
         for axis, (title, lines) in zip(axes, sizes.items(), strict=True):
             for place, (spread, size) in enumerate(lines.items()):
                 colour = COLOURS[place % len(COLOURS)]
-                axis.plot(epsilon, size, color=colour, linewidth=1.8, label=f"v = {spread:g}")
+                axis.plot(epsilon, size, color=colour, linewidth=1.8, drawstyle="steps-mid", label=f"v = {spread:g}")
             axis.set(xscale="log", title=title, xlabel="precision ε (training runs to the right)",
                      xlim=(float(epsilon.max()), float(epsilon.min())), ylim=(0, clients + 1))
             axis.set_yticks([1, *range(5, clients + 1, 5)])
@@ -54,19 +54,24 @@ def draw_bound(run: Trajectory, title: str, out: Path) -> list[Path]:
         figure = Figure(figsize=(8.4, 3.2), layout="constrained")
         left, right = figure.subplots(1, 2)
         updates = range(len(run.excess))
-        left.plot(updates, run.bound.mean(1), "--", color="#444444", label="bound (theorem 1 along the run)")
+        left.plot(updates, run.bound.mean(1), "--", color="#444444", label="theorem 1 along the run")
+        left.plot(updates, run.sharper.mean(1), ":", color="#0072B2", linewidth=2, label="sharper, by direction")
         left.plot(updates, run.excess.mean(1), color="#B2182B", label="measured")
         spread = torch.quantile(run.excess, torch.tensor([0.1, 0.9], dtype=torch.float64), dim=1)
         left.fill_between(updates, spread[0], spread[1], color="#B2182B", alpha=0.13, linewidth=0,
                           label="clients, 10 to 90 %")
         left.set(yscale="log", xlabel="update", ylabel="excess loss, mean over clients", title=title)
         left.legend(fontsize=8)
-        lines: dict[str, dict[str, Any]] = {"effective": {"color": "#0072B2"},
-                                            "sufficient": {"color": "#009E73", "linestyle": "--"}}
-        for name, look in lines.items():
-            share = (getattr(run, name) / run.alone).median(1).values
-            right.plot(range(1, len(share) + 1), share, label=f"{name} variance", **look)
         right.axhline(1, color="#E69F00", linewidth=1.2, label="alone")
-        right.set(yscale="log", xlabel="update", ylabel="variance / own variance, median", title="noise that is left")
-        right.legend(fontsize=8)
+        lines: dict[str, tuple[Tensor, dict[str, Any]]] = {
+            "of this run": (run.remaining, {"color": "#B2182B"}),
+            "sufficient variance": (run.sufficient, {"color": "#009E73", "linestyle": "--"}),
+            "effective variance, if similarity were known": (run.effective, {"color": "#444444", "linestyle": ":"}),
+        }
+        for label, (variance, look) in lines.items():
+            share = (variance / run.alone).median(1).values
+            right.plot(range(1, len(share) + 1), share, label=label, linewidth=1.6, **look)
+        right.set(yscale="log", xlabel="update", ylabel="noise / noise alone, median", title="noise at equal progress")
+        right.set_ylim(top=max(5.0, 1.5 * right.get_ylim()[1]))  # room for the legend
+        right.legend(fontsize=8, loc="upper right")
         return save(figure, out)

@@ -20,6 +20,6 @@ from .training import Result, Run, prepare, resume, run_config, train
 __all__ = [
     "PAPER_SEEDS", "Choice", "Comparison", "FinishedRun", "Folder", "History", "Job", "Progress", "Result", "Round",
     "Run", "RunConfig", "build_optimizer", "compare", "load_problem", "log10_excess", "pairs", "parse", "plan",
-    "prepare", "read_comparison", "read_run", "read_yaml", "refuse_used", "resolve_schedule", "resume", "run_config", "seeds",
-    "summarise", "train",
+    "prepare", "read_comparison", "read_run", "read_yaml", "refuse_used", "resolve_schedule", "resume", "run_config",
+    "seeds", "summarise", "train",
 ]

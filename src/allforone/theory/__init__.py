@@ -28,9 +28,9 @@ from .sufficient import (
 from .trajectory import Trajectory, follow
 
 __all__ = [
-    "SCHEDULES", "Constant", "Constants", "Decreasing", "Estimated", "Heterogeneity", "Horizon", "Quadratics",
-    "Seen", "Trajectory", "bounds", "constants_of", "decreasing_step", "estimate", "extremes", "follow",
-    "guaranteed_similarity", "hessian_product", "horizon_step", "known_constants", "largest_weight_sum", "least_precision", "least_upper_line",
-    "nonconvex_step", "of_quadratics", "printed", "quadratics", "scheduler", "share_above", "sufficient_cluster",
-    "sufficient_similarity", "sufficient_variance",
+    "SCHEDULES", "Constant", "Constants", "Decreasing", "Estimated", "Heterogeneity", "Horizon", "Quadratics", "Seen",
+    "Trajectory", "bounds", "constants_of", "decreasing_step", "estimate", "extremes", "follow",
+    "guaranteed_similarity", "hessian_product", "horizon_step", "known_constants", "largest_weight_sum",
+    "least_precision", "least_upper_line", "nonconvex_step", "of_quadratics", "printed", "quadratics", "scheduler",
+    "share_above", "sufficient_cluster", "sufficient_similarity", "sufficient_variance",
 ]

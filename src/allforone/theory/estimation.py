@@ -11,6 +11,7 @@ from torch.func import functional_call, grad
 
 from ..errors import InputError, blaming
 from ..fleet import Models, Optimizer, Stacked, row
+from ..fleet.workers import one_core
 from ..problems import Problem
 from ..problems.data import Batch, draw, generator
 from .constants import Constants, Estimated, Seen
@@ -92,14 +93,16 @@ def estimate(
     paths = local_paths(fleet, landscape, rounds or min(problem.settings.rounds, 20))
     fleet.module.eval()
     clients = range(len(problem.clients))
-    with blaming("the theory's constants cannot be estimated", "Model and loss must be twice differentiable"):
+    failed, remedy = "the theory's constants cannot be estimated", "Model and loss must be twice differentiable"
+    with blaming(failed, remedy), one_core():
         losses = torch.stack([torch.stack([landscape.loss(landscape.data[i], place[i]) for i in clients])
                               for place in paths]).detach().double()
         excess = losses[0] - losses.amin(0)
         smoothness, least, error = _curvature(landscape, paths)
         own, apart, quotient = _distances(landscape, moments(paths, points, seed), losses.amin(0), excess)
+        noises = [_greatest_noise(landscape, paths, k) for k in clients]
     convexity = least if least > 0 else float(quotient.min())
-    variance = torch.tensor([_greatest_noise(landscape, paths, k) for k in clients], dtype=torch.float64)
+    variance = torch.tensor(noises, dtype=torch.float64)
     return Constants(
         smoothness, convexity, variance.clamp(min=1e-30), excess, fleet.batch_size,
         Estimated(Seen(own, apart), share_above(points), least > 0, error / smoothness),

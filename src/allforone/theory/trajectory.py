@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..algorithms import AllForOne, Local, Oracle
 from ..algorithms.base import Algorithm
+from ..collaboration import effective_variance
 from ..errors import InputError
 from ..fleet import Attacked, InProcess, Optimizer
 from .bounds import along
@@ -21,8 +22,9 @@ class Trajectory(NamedTuple):
     excess: Tensor  #: [T+1, N], R_i(θ_i) − R_i*
     bound: Tensor  #: [T+1, N], theorem 1, with ρ = Σ_k α_ik r_ik (1 if weights are the definition's and r is true)
     sharper: Tensor  #: [T+1, N], the same with ρ = (2⟨∇R_i, G⟩ − ηβ‖G‖²)/‖∇R_i‖², G = Σ_k α_ik ∇R_k
-    effective: Tensor  #: [T, N], Σ_k α_ik² σ_k²/ρ², the effective variance; ∞ where the weights lead uphill
-    alone: Tensor  #: [T, N], σ_i², what it would be without collaboration
+    remaining: Tensor  #: [T, N], Σ_k α_ik² σ_k²/p², p = ⟨∇R_i, G⟩/‖∇R_i‖²: noise at equal progress; ∞ if it went uphill
+    effective: Tensor  #: [T, N], σ_eff², what the criterion makes of the true similarity
+    alone: Tensor  #: [T, N], σ_i², the noise without collaboration
     sufficient: Tensor  #: [T, N], σ_suf² at the excess loss of that moment
 
 
@@ -32,8 +34,8 @@ def follow(
     """Run it again, and at every update work out the true gradients, noise and similarity.
 
     Lemma 1 bounds the step's bias client by client. What precedes that in its proof, by smoothness alone,
-    E[ε_t] ≤ ε_{t−1} − η⟨∇R_i, G⟩ + (η²β/2)(‖G‖² + Σ_k α_ik² σ_k²), lets the errors of partners cancel: it is sharper where
-    similarity is estimated and false partners are listened to.
+    E[ε_t] ≤ ε_{t−1} − η⟨∇R_i, G⟩ + (η²β/2)(‖G‖² + Σ_k α_ik² σ_k²), lets the partners' errors cancel: it is sharper
+    where similarity is estimated and some partners are false.
     """
     known = quadratics(fleet.problem)
     if known is None:
@@ -48,7 +50,8 @@ def follow(
     criterion = algorithm.criterion if isinstance(algorithm, AllForOne) else AllForOne().criterion
     heterogeneity = of_quadratics(known.matrices, known.optima)
     state = algorithm.init(fleet.initial(), optimizer)
-    excess, steps, progress, direct, noise, alone, sufficient = [], [], [], [], [], [], []
+    excess, steps, progress, direct, noise, remaining = [], [], [], [], [], []
+    effective, alone, sufficient = [], [], []
     for number in range(rounds):
         models, step = state.models, state.optimizer.lr
         round_steps = range(number * inner, (number + 1) * inner)
@@ -65,9 +68,11 @@ def follow(
             steps.append(step * scale)
             progress.append((info.weights * similarity).sum(1))
             mixed = torch.einsum("ik,ikd->id", info.weights, gradients)
-            gain = 2 * (own * mixed).sum(1) - steps[-1] * known.smoothness * mixed.square().sum(1)
-            direct.append(gain / norm.clamp(min=1e-300))
+            ahead, length = ((part * mixed).sum(1) / norm.clamp(min=1e-300) for part in (own, mixed))
+            direct.append(2 * ahead - steps[-1] * known.smoothness * length)
             noise.append((info.weights.square() * variance).sum(1))
+            remaining.append(torch.where(ahead > 0, noise[-1] / ahead.square(), torch.inf))
+            effective.append(effective_variance(similarity.clamp(0, 1), criterion, variance))
             alone.append(variance.diagonal())
             sufficient.append(sufficient_variance(heterogeneity, criterion, variance, known.convexity, now))
             if update + 1 < round_steps.stop:  # the models within a round are not kept: plain SGD again
@@ -77,8 +82,7 @@ def follow(
     noises, shares = torch.stack(noise), torch.stack(progress)
     bound, sharper = (along(excess[0], torch.stack(steps), noises, known.smoothness, known.convexity, rate)
                       for rate in (shares, torch.stack(direct)))
-    effective = torch.where(shares > 0, noises / shares.square(), torch.inf)
-    return Trajectory(torch.stack(excess), bound, sharper, effective, torch.stack(alone), torch.stack(sufficient))
+    return Trajectory(torch.stack(excess), bound, sharper, *map(torch.stack, (remaining, effective, alone, sufficient)))
 
 
 def _refuse_other_optimizers(optimizer: Optimizer) -> None:
