@@ -46,11 +46,16 @@ def criterion_of(text: str) -> Criterion:
     return continuous()
 
 
-def plain_table(title: str, first: str, *others: str) -> Table:
-    table = Table(first, box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="")
+def plain_table(first: str, *others: str) -> Table:
+    table = Table(first, box=box.SIMPLE_HEAD)
     for other in others:
         table.add_column(other, justify="right")
     return table
+
+
+def show(table: Table, title: str) -> None:
+    screen.print(title, soft_wrap=True, highlight=False)
+    screen.print(table)
 
 
 def numbers(text: str, what: str) -> list[float]:
@@ -80,8 +85,7 @@ def sufficient_clusters(
 
     chosen, epsilon = criterion_of(criterion), torch.logspace(4, -8, 481, dtype=torch.float64)
     sizes: dict[str, dict[float, Tensor]] = {"corrected (b² in the condition)": {}, "as printed (b)": {}}
-    table = plain_table(f"Client 1 of {clients}: ε down to which its sufficient cluster is everybody, and from which "
-                        "on it is alone", "v", "corrected: everybody", "alone", "as printed: everybody", "alone")
+    table = plain_table("v", "corrected: everybody", "alone", "as printed: everybody", "alone")
     for spread in numbers(spreads, "spreads"):
         known = quadratics(synthetic(seed, dimension, clients, clusters=1, spread=spread))
         assert known is not None
@@ -97,7 +101,7 @@ def sufficient_clusters(
             cells += [f"{float(everybody.min()):.1e}" if len(everybody) else "never",
                       f"{float(alone.max()):.1e}" if len(alone) else "never"]
         table.add_row(f"{spread:g}", *cells)
-    screen.print(table)
+    show(table, f"Client 1 of {clients}: ε down to which its sufficient cluster is everybody, and where it is alone")
     paths = draw_cluster_sizes(epsilon, sizes, clients, out)
     screen.print(f"figure: {', '.join(map(str, paths))}", soft_wrap=True, highlight=False)
 
@@ -122,16 +126,14 @@ def bound(
                          "needs least squares on Gaussian streams, as `synthetic`. Estimates: `allforone theory plan`")
     parts, _ = prepare(config)
     found = follow(parts.fleet, parts.algorithm, parts.optimizer, parts.rounds, parts.inner)
-    table = plain_table(
-        f"{config.problem.name}, {config.shown}: excess loss, mean over clients; noise at equal progress over that of "
-        "a client alone, median", "update", "measured", "theorem 1", "sharper", "noise / alone")
+    table = plain_table("update", "measured", "theorem 1", "sharper", "noise / alone")
     last = len(found.excess) - 1
     for update in sorted({round(last * part / 5) for part in range(6)}):
         means = [f"{float(values[update].mean()):.2e}" for values in (found.excess, found.bound, found.sharper)]
         left = float((found.remaining / found.alone)[max(0, update - 1)].median())
         table.add_row(str(update), *means, f"{left:.2f}")
-    screen.print(table)
     title = f"{Path(str(config.problem.name)).name}, {config.shown}, seed {config.seed}"
+    show(table, f"{title}: excess loss and its bounds, means over clients; noise at equal progress, median")
     paths = draw_bound(found, title, out or run / "bound")
     screen.print(f"figure: {', '.join(map(str, paths))}", soft_wrap=True, highlight=False)
 
@@ -164,9 +166,10 @@ def plan(
         made, seed, batch_size=batch_size, rounds=rounds, points=points, samples=samples)
     names = [client.name or str(number) for number, client in enumerate(made.clients)]
     say_constants(constants)
-    screen.print(partners_table(constants, chosen, names))
+    show(partners_table(constants, chosen, names), f"With whom each client could collaborate (criterion {criterion})")
     for level in levels:
-        screen.print(savings_table(constants, chosen, names, level))
+        table = savings_table(constants, chosen, names, level)
+        show(table, f"To reach an excess loss of {level:g}: samples of each client that the bound asks for")
 
 
 def say_constants(constants: Constants) -> None:
@@ -190,16 +193,22 @@ def say_constants(constants: Constants) -> None:
 
 
 def partners_table(constants: Constants, criterion: Criterion, names: list[str]) -> Table:
-    least = constants.least_precision(criterion)
-    table = Table("client", "could collaborate with, down to an excess loss of", box=box.SIMPLE_HEAD)
-    for i, name in enumerate(names):
+    """Who is a partner until which excess loss: as the constants promise and, where they are estimates, as was seen."""
+    known = {"partners promised, until its excess loss is": constants.least_precision(criterion)}
+    if constants.estimated:
+        known["partners seen on its path, until"] = constants.estimated.seen.least_excess(criterion)
+    table = Table("client", *known, box=box.SIMPLE_HEAD)
+
+    def partners(i: int, least: Tensor) -> str:
         groups: dict[str, list[str]] = {}
-        for k in sorted(range(len(names)), key=lambda k: float(least[i, k])):
-            if k != i and least[i, k] < constants.excess[i]:
-                how = "any" if least[i, k] == 0 else f"{float(least[i, k]):.2g}"
+        for k in sorted(range(len(names)), key=lambda k: float(least[k])):
+            if k != i and least[k] < constants.excess[i]:
+                how = "any" if least[k] == 0 else f"{float(least[k]):.2g}"
                 groups.setdefault(how, []).append(names[k])
-        said = " · ".join(f"{', '.join(group)}: {how}" for how, group in groups.items())
-        table.add_row(name, said or "nobody, as far as the constants tell")
+        return " · ".join(f"{', '.join(group)}: {how}" for how, group in groups.items()) or "none"
+
+    for i, name in enumerate(names):
+        table.add_row(name, *(partners(i, least[i]) for least in known.values()))
     return table
 
 
@@ -209,13 +218,16 @@ def savings_table(constants: Constants, criterion: Criterion, names: list[str], 
     variance = sufficient_variance(heterogeneity, criterion, constants.variance, mu, epsilon)
     members = sufficient_cluster(heterogeneity, criterion, mu, epsilon).sum(1) - 1
     weight_sum = largest_weight_sum(criterion, constants.variance)
-    alone, together = (
-        bounds.updates_needed(epsilon, constants.excess, beta, mu, noise, weight_sum=weight_sum)
-        for noise in (constants.variance, torch.minimum(variance, constants.variance)))
-    table = plain_table(f"To reach an excess loss of {epsilon:g}: samples of a client that the bound asks for",
-                        "client", "partners", "alone", "together", "saved", "saved %")
+    noises = {"alone": constants.variance, "together": torch.minimum(variance, constants.variance)}
+    if constants.estimated:
+        seen = constants.estimated.seen.effective_variance(criterion, constants.variance, epsilon)
+        noises["as seen"] = torch.minimum(seen, constants.variance)
+    samples = {title: constants.batch_size * bounds.updates_needed(
+        epsilon, constants.excess, beta, mu, noise, weight_sum=weight_sum) for title, noise in noises.items()}
+    table = plain_table("client", "partners", *(
+        column for title in samples for column in ((title,) if title == "alone" else (title, "saved %"))))
     for i, name in enumerate(names):
-        before, after = (int(updates[i]) * constants.batch_size for updates in (alone, together))
-        share = 100 * (before - after) / before if before else 0.0
-        table.add_row(name, str(int(members[i])), f"{before:,}", f"{after:,}", f"{before - after:,}", f"{share:.0f}")
+        before, *others = (int(needed[i]) for needed in samples.values())
+        cells = [cell for after in others for cell in (f"{after:,}", f"{100 * (before - after) / max(before, 1):.0f}")]
+        table.add_row(name, str(int(members[i])), f"{before:,}", *cells)
     return table

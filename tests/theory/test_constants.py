@@ -8,7 +8,7 @@ from torch import nn
 import allforone as afo
 from allforone.errors import InputError
 from allforone.problems.data import draw
-from allforone.theory import estimate, extremes, hessian_product, known_constants, quadratics
+from allforone.theory import Seen, estimate, extremes, hessian_product, known_constants, quadratics
 from allforone.theory.estimation import gradient_noise, moments
 
 OPTIONS = {"dimension": 3, "clients": 4, "clusters": 2, "spectrum": [0.5, 1.0, 2.0], "noise": 0.5, "spread": 0.2}
@@ -57,6 +57,8 @@ def test_the_constants_of_the_synthetic_problem_are_known(problem):
     start = [client.test.excess({"weight": torch.zeros(1, 3, dtype=torch.float64)}) for client in problem.clients]
     torch.testing.assert_close(known.excess, torch.stack(start))
     assert known_constants(afo.digits(), seed=127) is None
+    biased = afo.Problem(problem.clients, nn.Linear(3, 1, dtype=torch.float64), problem.loss)
+    assert known_constants(biased, seed=127) is None
 
 
 def test_the_noise_in_closed_form_is_that_of_batches(problem):
@@ -88,11 +90,23 @@ def test_estimates_come_close_to_the_known_constants(problem):
 
 
 def test_estimated_partners_are_not_promised_for_longer_than_the_exact_constants_do():
-    problem = afo.synthetic(dimension=3, clients=4, spread=1.0)  # alike matrices, so the exact constants are tight
+    problem = afo.synthetic(dimension=3, clients=4, clusters=1, spread=1.0)  # alike matrices: the constants are tight
     exact = known_constants(problem, seed=127).least_precision(afo.continuous())
     promised = estimate(problem, seed=127, rounds=15, points=10, samples=4096).least_precision(afo.continuous())
     assert (promised >= 0.9 * exact).all()
     assert promised.isfinite().all()
+
+
+def test_partners_seen_are_those_listened_to_without_a_break_from_the_start():
+    excess = torch.tensor([[4.0, 1.0, 2.0, 3.0]] * 2, dtype=torch.float64)
+    own = torch.ones(2, 2, 4, dtype=torch.float64)
+    apart = torch.tensor([[[0.0] * 4, [0.2, 0.3, 1.5, 0.5]], [[2.0, 0.1, 0.1, 0.1], [0.0] * 4]], dtype=torch.float64)
+    seen = Seen(own, apart, excess)
+    torch.testing.assert_close(seen.least_excess(afo.continuous()),
+                               torch.tensor([[1.0, 3.0], [torch.inf, 1.0]], dtype=torch.float64))
+    variance = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    found = [float(seen.effective_variance(afo.continuous(), variance, epsilon)[0]) for epsilon in (2.5, 1.5, 9.0)]
+    assert found == pytest.approx([1 / (1 + 0.5**2 / 2), 1.0, 1.0])  # at 2 the other one was of no use
 
 
 def test_moments_lie_on_the_path():

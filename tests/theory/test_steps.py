@@ -46,7 +46,8 @@ def test_a_run_takes_its_constants_from_a_problem_that_knows_them(name, algorith
     run, config = prepare(parse({"problem": "synthetic", "schedule": name, "algorithm": algorithm, "rounds": 50}))
     known = known_constants(run.fleet.problem, config.seed).for_schedule()
     beta, mu, variance, excess = known.values()
-    expected = {"constant": 0.25, "decreasing": 1 / beta, "horizon": float(horizon_step(excess, 50, beta, mu, variance))}
+    horizon = float(horizon_step(excess, 50, beta, mu, variance))
+    expected = {"constant": 0.25, "decreasing": 1 / beta, "horizon": horizon}
     assert run.optimizer.lr == pytest.approx(expected[name])
     assert run.optimizer.lr <= 1 / beta * (1 + 1e-9)
 

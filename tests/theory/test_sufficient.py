@@ -83,6 +83,7 @@ def test_everyone_in_the_corrected_sufficient_cluster_is_listened_to(spread, tur
 def test_the_printed_constants_and_cluster_break_the_inclusion():
     broken = [lemma_two(seed, printed.of_quadratics, printed.sufficient_cluster, spread=3.0, turn=0.05)
               for seed in range(4)]
+    print("share of points where lemma 2 fails as printed:", *(f"{share:.2f}" for share in broken))
     assert sum(broken) / len(broken) > 0.15
 
 

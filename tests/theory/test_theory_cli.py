@@ -35,6 +35,7 @@ def test_a_plan_of_estimated_constants_says_so(cli):
     assert code == 0, err
     assert "These are estimates" in out and "what was not seen may be worse" in out
     assert "--schedule horizon:smoothness=" in out
+    assert "partners seen on its path" in out
 
 
 @pytest.mark.parametrize(("arguments", "said"), [

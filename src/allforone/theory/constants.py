@@ -17,6 +17,12 @@ class Seen(NamedTuple):
 
     own: Tensor  #: [N, N, P], ‖∇R_i‖² at client i's points, the same for every k
     apart: Tensor  #: [N, N, P], ‖∇R_i − ∇R_k‖²
+    excess: Tensor  #: [N, P], R_i above the least seen
+
+    @property
+    def similarity(self) -> Tensor:
+        """[N, N, P], r_ik"""
+        return (1 - self.apart / self.own.clamp(min=1e-300)).clamp(0, 1)
 
     def heterogeneity(self, squared_gradient: float) -> Heterogeneity:
         """The least upper lines at this ‖∇R_i‖², or at the least one seen where that is larger."""
@@ -34,6 +40,22 @@ class Seen(NamedTuple):
             promised = 1 - b_squared / at - c > least_similarity(criterion)
             found = torch.where(promised, torch.minimum(found, at), found)
         return found
+
+    def least_excess(self, criterion: Criterion) -> Tensor:
+        """[N, N], the least excess loss down to which i listened to k at all points of its path; ∞ if never.
+
+        No promise, but what happened: it needs neither the line nor μ, which make promises cautious.
+        """
+        order = self.excess.argsort(dim=-1, descending=True)[:, None].expand_as(self.apart)
+        listened = (criterion.psi(self.similarity) > 0).gather(-1, order).long().cumprod(-1).bool()
+        excess = self.excess[:, None].expand_as(self.apart).gather(-1, order)
+        return torch.where(listened, excess, torch.inf).amin(-1)
+
+    def effective_variance(self, criterion: Criterion, variance: Tensor, epsilon: float) -> Tensor:
+        """[N], the greatest σ_eff² at points of i's path with an excess loss of at least ε; σ_i² if there are none."""
+        noise = 1 / (criterion.psi(self.similarity) / variance[:, None]).sum(1)
+        greatest = torch.where(self.excess >= epsilon, noise, 0).amax(-1)
+        return torch.where(greatest > 0, greatest, variance)
 
 
 class Estimated(NamedTuple):

@@ -99,13 +99,14 @@ def estimate(
                               for place in paths]).detach().double()
         excess = losses[0] - losses.amin(0)
         smoothness, least, error = _curvature(landscape, paths)
-        own, apart, quotient = _distances(landscape, moments(paths, points, seed), losses.amin(0), excess)
+        seen = _gradients_seen(landscape, moments(paths, points, seed), losses.amin(0))
         noises = [_greatest_noise(landscape, paths, k) for k in clients]
+    quotient = torch.where(seen.excess > LEAST_GAIN * excess[:, None], seen.own[:, 0] / (2 * seen.excess), torch.inf)
     convexity = least if least > 0 else float(quotient.min())
     variance = torch.tensor(noises, dtype=torch.float64)
     return Constants(
         smoothness, convexity, variance.clamp(min=1e-30), excess, fleet.batch_size,
-        Estimated(Seen(own, apart), share_above(points), least > 0, error / smoothness),
+        Estimated(seen, share_above(points), least > 0, error / smoothness),
     )
 
 
@@ -120,25 +121,18 @@ def _curvature(landscape: Landscape, paths: Tensor) -> tuple[float, float, float
     return max(one.greatest + one.error for one in found), min(one.least - one.error for one in found), worst
 
 
-def _distances(
-    landscape: Landscape, places: Tensor, least: Tensor, excess: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """At every client's own points: ‖∇R_i‖² and ‖∇R_i − ∇R_k‖² [N, N, P], and ‖∇R_i‖²/(2(R_i − least R_i)) [N, P]."""
-    count = len(landscape.data)
-    own, apart, quotient = [], [], []
-    for i in range(count):
-        lines, ratios = [], []
-        for point in places[:, i]:
-            gradients = torch.stack([landscape.gradient(batch, point) for batch in landscape.data])
-            norm = gradients[i].square().sum()
-            lines.append((gradients - gradients[i]).square().sum(1))
-            gain = float(landscape.loss(landscape.data[i], point)) - least[i]
-            ratios.append(norm / (2 * gain) if gain > LEAST_GAIN * excess[i] else torch.tensor(torch.inf).double())
-            own.append(norm)
-        apart.append(torch.stack(lines, 1))
-        quotient.append(torch.stack(ratios))
-    norms = torch.stack(own).reshape(count, 1, -1).expand(-1, count, -1)
-    return norms, torch.stack(apart), torch.stack(quotient)
+def _gradients_seen(landscape: Landscape, places: Tensor, least: Tensor) -> Seen:
+    """Every client's gradient at every client's own points, and how far above its least loss those are."""
+    own, apart, excess = [], [], []
+    for i, batch in enumerate(landscape.data):
+        at_points = [torch.stack([landscape.gradient(other, point) for other in landscape.data])
+                     for point in places[:, i]]
+        gradients = torch.stack(at_points, 1)  # [N, P, d]
+        own.append(gradients[i].square().sum(1).expand(len(gradients), -1))
+        apart.append((gradients - gradients[i]).square().sum(2))
+        losses = torch.stack([landscape.loss(batch, point) for point in places[:, i]]).double()
+        excess.append((losses - least[i]).clamp(min=0))
+    return Seen(torch.stack(own), torch.stack(apart), torch.stack(excess))
 
 
 def _greatest_noise(landscape: Landscape, paths: Tensor, client: int) -> float:

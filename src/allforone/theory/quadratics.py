@@ -57,6 +57,9 @@ def quadratics(problem: Problem) -> Quadratics | None:
     if not all(isinstance(stream, LinearStream) for stream in streams) or problem.loss is not F.mse_loss:
         return None
     known = [stream for stream in streams if isinstance(stream, LinearStream)]
+    shapes = {name: tuple(tensor.shape) for name, tensor in problem.initial_model(0).named_parameters()}
+    if shapes != {"weight": (1, len(known[0].optimum))}:  # another model on the same data
+        return None
     return Quadratics(
         torch.stack([stream.root.T @ stream.root for stream in known]),
         torch.stack([stream.optimum for stream in known]),
