@@ -179,7 +179,7 @@ def test_as_printed_the_decreasing_step_goes_astray():
         theirs = theirs - printed.decreasing_step(number, 1.0) * curvature * theirs
     excess = [float((curvature * point.square()).sum() / 2) for point in (ours, theirs)]
     limits = [float(bound(5.5, 10, 10.0, 1.0, 0.0)) for bound in (bounds.decreasing, printed.decreasing)]
-    print(f"decreasing step: {excess[1]:.1g}, bound {limits[1]:.2g} as printed; {excess[0]:.2g}, {limits[0]:.2g} corrected")
+    print(f"decreasing step: {excess[1]:.1g}, bound {limits[1]:.2g} as printed; {excess[0]:.2g}, {limits[0]:.2g} ours")
     assert excess[0] <= limits[0]
     assert excess[1] > 1e6 * limits[1]
 

@@ -8,7 +8,15 @@ from torch import nn
 import allforone as afo
 from allforone.errors import InputError
 from allforone.problems.data import draw
-from allforone.theory import Seen, estimate, extremes, hessian_product, known_constants, quadratics
+from allforone.theory import (
+    Seen,
+    estimate,
+    extremes,
+    hessian_product,
+    known_constants,
+    quadratics,
+    sufficient_cluster,
+)
 from allforone.theory.estimation import gradient_noise, moments
 
 OPTIONS = {"dimension": 3, "clients": 4, "clusters": 2, "spectrum": [0.5, 1.0, 2.0], "noise": 0.5, "spread": 0.2}
@@ -97,6 +105,15 @@ def test_estimated_partners_are_not_promised_for_longer_than_the_exact_constants
     assert promised.isfinite().all()
 
 
+def test_nothing_is_promised_closer_to_the_optimum_than_was_looked():
+    own, apart = torch.full((2, 2, 3), 4.0, dtype=torch.float64), torch.full((2, 2, 3), 1.0, dtype=torch.float64)
+    apart[range(2), range(2)] = 0
+    seen = Seen(own, apart, torch.ones(2, 3, dtype=torch.float64))
+    assert sufficient_cluster(seen.heterogeneity(4.0), afo.continuous(), 1.0, 2.0).all()
+    assert torch.equal(sufficient_cluster(seen.heterogeneity(3.9), afo.continuous(), 1.0, 1.95), torch.eye(2).bool())
+    assert float(seen.least_gradient(afo.continuous())[0, 1]) == 4
+
+
 def test_partners_seen_are_those_listened_to_without_a_break_from_the_start():
     excess = torch.tensor([[4.0, 1.0, 2.0, 3.0]] * 2, dtype=torch.float64)
     own = torch.ones(2, 2, 4, dtype=torch.float64)
@@ -125,7 +142,7 @@ def test_constants_of_a_network_are_estimated_and_say_so():
     assert found.smoothness > 0 and found.convexity > 0
     assert (found.variance > 0).all() and (found.excess > 0).all()
     assert found.estimated is not None and not found.estimated.convex
-    heterogeneity = found.heterogeneity(0.1)
+    heterogeneity = found.heterogeneity(1.0)
     assert (heterogeneity.b.diagonal() == 0).all() and (heterogeneity.c.diagonal() == 0).all()
 
 

@@ -25,9 +25,10 @@ class Seen(NamedTuple):
         return (1 - self.apart / self.own.clamp(min=1e-300)).clamp(0, 1)
 
     def heterogeneity(self, squared_gradient: float) -> Heterogeneity:
-        """The least upper lines at this ‖∇R_i‖², or at the least one seen where that is larger."""
-        b_squared, c = least_upper_line(self.own, self.apart, self.own.amin(-1).clamp(min=squared_gradient))
-        return Heterogeneity(b_squared.sqrt(), c)
+        """The least upper lines at this ‖∇R_i‖²; where no gradient as small was seen nothing is known, and c is ∞."""
+        least = self.own.amin(-1)
+        b_squared, c = least_upper_line(self.own, self.apart, least.clamp(min=squared_gradient))
+        return Heterogeneity(b_squared.sqrt(), torch.where(least > squared_gradient, torch.inf, c).fill_diagonal_(0))
 
     def least_gradient(self, criterion: Criterion) -> Tensor:
         """[N, N], the least ‖∇R_i‖² seen at which an upper line promises that i listens to k; ∞ if there is none.
