@@ -7,6 +7,7 @@ import torch
 import typer
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import Tensor
 
@@ -113,6 +114,8 @@ def bound(
 ) -> None:
     """Theorem 1 along a run, over what was measured. The run is done again, to know every gradient exactly.
 
+    `sharper` is the same by the direction of the step, before lemma 1 bounds its bias client by client.
+
     Example: allforone run synthetic -p noise=1 --out out/noisy && allforone theory bound out/noisy
     """
     from .reports.theory_figures import draw_bound
@@ -164,7 +167,7 @@ def plan(
     made = load_problem(Choice(name=problem, **pairs(problem_option or [], "-p")), seed)
     constants = known_constants(made, seed, batch_size) or estimate(
         made, seed, batch_size=batch_size, rounds=rounds, points=points, samples=samples)
-    names = [client.name or str(number) for number, client in enumerate(made.clients)]
+    names = [escape(client.name or str(number)) for number, client in enumerate(made.clients)]
     say_constants(constants)
     show(partners_table(constants, chosen, names), f"With whom each client could collaborate (criterion {criterion})")
     for level in levels:

@@ -110,6 +110,19 @@ def test_a_decreasing_step_stays_under_its_bound(case):
     assert (not_yet_below(excess, epsilon) <= bound * (1 + 1e-9)).all()
 
 
+def test_after_the_updates_needed_the_precision_is_reached_with_collaboration_sooner_than_without():
+    case, epsilon, louder = Case(continuous()), 3.0, 60.0  # so much noise that it decides, not the way to go
+    variances = {True: louder * case.sufficient(epsilon), False: louder * float(VARIANCE[0])}
+    needed = {together: int(bounds.updates_needed(epsilon, case.epsilon0, case.beta, case.mu, variance,
+                                                  weight_sum=case.weight_sum))
+              for together, variance in variances.items()}
+    number = torch.arange(1, needed[True] + 1, dtype=torch.float64)
+    steps = decreasing_step(number, case.beta, case.mu, weight_sum=case.weight_sum)
+    excess, _ = simulate(case.known, case.criterion, louder * VARIANCE, steps, start=START, repetitions=200)
+    assert needed[True] < 0.5 * needed[False]
+    assert float(not_yet_below(excess, epsilon)[-1]) <= epsilon
+
+
 def test_the_mean_squared_gradient_stays_under_the_nonconvex_bound(case):
     step = nonconvex_step(case.epsilon0, UPDATES, case.beta, VARIANCE[0], case.weight_sum)
     random, points, gradients = torch.Generator().manual_seed(1), START.expand(400, -1).clone(), []

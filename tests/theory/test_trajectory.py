@@ -21,11 +21,14 @@ def fleet(seed=127, kind=Stacked, **options):
     return kind(synthetic(seed, **{**NOISY, **options}), seed=seed, batch_size=4)
 
 
+@pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("algorithm", [Local(), AllForOne(), AllForOne(continuous(), Paper(8), "definition")])
-def test_following_a_run_finds_the_run_again(algorithm, inner):
-    result = train(Run(fleet(), algorithm, SGD, 8, inner))
-    found = follow(fleet(), algorithm, SGD, 8, inner)
+def test_following_a_run_finds_the_run_again(algorithm, inner, participation):
+    def fresh():
+        return Stacked(synthetic(127, **NOISY), seed=127, batch_size=4, participation=participation)
+
+    result, found = train(Run(fresh(), algorithm, SGD, 8, inner)), follow(fresh(), algorithm, SGD, 8, inner)
     measured = torch.tensor(result.metrics["excess_loss"].to_list(), dtype=torch.float64).reshape(9, 6)
     torch.testing.assert_close(found.excess[::inner], measured)
     assert found.bound.shape == (8 * inner + 1, 6)

@@ -76,7 +76,7 @@ def follow(
             alone.append(variance.diagonal())
             sufficient.append(sufficient_variance(heterogeneity, criterion, variance, known.convexity, now))
             if update + 1 < round_steps.stop:  # the models within a round are not kept: plain SGD again
-                slopes = fleet.gradients(models, scale[:, None] * info.weights, update)["weight"]
+                slopes = fleet.mixed_gradients(models, scale[:, None] * info.weights, update)["weight"]
                 models = {"weight": models["weight"] - step * slopes}
     excess.append(known.excess(state.models["weight"][:, 0]).diagonal())
     noises, shares = torch.stack(noise), torch.stack(progress)
