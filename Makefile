@@ -48,6 +48,13 @@ pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	cp out/pictures/synthetic/curves.png docs/pictures/synthetic.png
 	cp out/pictures/digits/curves.png docs/pictures/digits.png
 	$(BIN)/python -m benchmarks.rules --out docs/pictures/rules.png
+	$(BIN)/allforone theory sufficient-clusters --out out/pictures/sufficient-clusters
+	for name in all-for-one oracle; do \
+	  $(BIN)/allforone run synthetic -p dimension=4 -p noise=1 --rounds 60 --algorithm $$name --out out/pictures/$$name && \
+	  $(BIN)/allforone theory bound out/pictures/$$name && \
+	  cp out/pictures/$$name/bound.png docs/pictures/bound-$$name.png || exit 1; \
+	done
+	cp out/pictures/sufficient-clusters.png docs/pictures/
 
 browser:  # pages are tested in a real browser; installed where this user may, else those tests say why they are skipped
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \

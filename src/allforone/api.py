@@ -17,10 +17,11 @@ from .problems import Client, Loss, Problem, accuracy, hold_out
 from .problems.data import Finite
 from .progress import follow
 from .reports import write_report
-from .runs import Folder, Result, Run
+from .runs import Choice, Folder, Result, Run, resolve_schedule
 from .runs import train as train_run
 from .runs.summary import Comparison, FinishedRun
 from .runs.training import HELD_OUT, guarded
+from .theory import scheduler as theory_scheduler
 
 
 class Trained(Result):
@@ -46,6 +47,7 @@ def train(
     optimizer: Make | None = None,
     lr: float = 0.1,
     scheduler: Schedule | None = None,
+    schedule: str | dict[str, Any] | None = None,
     metric: Loss | Literal["auto"] | None = "auto",
     smoothness: float | None = None,
     evaluate_every: int = 1,
@@ -62,6 +64,8 @@ def train(
     model: an nn.Module, or a function that makes one. loss: (output, target) → scalar, a mean over the batch.
     algorithm: `AllForOne()` unless told. optimizer: a function from parameters to a torch optimizer, such as
     `partial(torch.optim.Adam, lr=1e-3)`; SGD with step size `lr` unless told. scheduler: likewise, one step per round.
+    schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not known:
+    `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
     metric: (output, target) → scalar in [0, 1]; "auto" is accuracy where the targets are classes.
     participation: with which probability a client is there in a round, or a function step → [N] of who is there.
     guard: hold out a fifth of each client's training data, train every client alone as well, and give it that model
@@ -88,6 +92,7 @@ def train(
     problem = Problem(clients, model, loss, metric, smoothness=smoothness)
     if guard:
         algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, seed)
+    scheduler, chosen = _scheduled(scheduler, schedule, problem, seed, batch_size, rounds, inner)
     run = Run(
         FLEETS[fleet](problem, seed=seed, batch_size=batch_size, participation=participation),
         algorithm,
@@ -101,14 +106,30 @@ def train(
                         "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
             "algorithm": {"name": type(getattr(algorithm, "algorithm", algorithm)).__name__}, "rounds": rounds,
             "inner": inner, "batch_size": batch_size, "optimizer": _told(run.optimizer.make),
-            "scheduler": _told(scheduler),
+            "scheduler": None if chosen else _told(scheduler),
             "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every, "guard": guard,
             "participation": _told(participation) if callable(participation) else participation,
         }
+        if chosen:
+            config["schedule"] = chosen.model_dump()
         folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
     with follow(rounds, progress) as on_round:
         result = train_run(run, folder, on_round)
     return Trained(result.problem, result.stacked, result.history, result.module)
+
+
+def _scheduled(
+    scheduler: Schedule | None, schedule: str | dict[str, Any] | None, problem: Problem, seed: int, batch_size: int,
+    rounds: int, inner: int,
+) -> tuple[Schedule | None, Choice | None]:
+    """The scheduler of a schedule, and the schedule with all its constants."""
+    if schedule is None:
+        return scheduler, None
+    if scheduler:
+        raise InputError("both scheduler and schedule are given: each sets the step size; leave one out")
+    choice = Choice(name=schedule) if isinstance(schedule, str) else Choice(**schedule)
+    chosen = resolve_schedule(choice, problem, seed, batch_size)
+    return theory_scheduler(str(chosen.name), chosen.options, rounds * inner, inner), chosen
 
 
 def _has_classes(clients: list[Client]) -> bool:

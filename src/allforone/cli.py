@@ -1,4 +1,4 @@
-"""The command line: `allforone run`, `compare`, `resume`, `report`, `data`."""
+"""The command line: `allforone run`, `compare`, `resume`, `report`, `data`, `theory`."""
 
 import json
 import sys
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from . import data_cli
+from . import data_cli, theory_cli
 from .algorithms import ALGORITHMS, PAPER_ALGORITHMS
 from .errors import AllForOneError, InputError
 from .fleet import ATTACKS
@@ -28,6 +28,7 @@ app = typer.Typer(
     help="Personal models for many sites that borrow each other's gradients exactly as long as that helps.",
 )
 app.add_typer(data_cli.app, name="data")
+app.add_typer(theory_cli.app, name="theory")
 screen = Console()
 
 Problem = Annotated[str, typer.Argument(
@@ -38,6 +39,9 @@ Inner = Annotated[int | None, typer.Option(help="Updates per round with the same
 BatchSize = Annotated[int | None, typer.Option(help="Samples per client and update.")]
 Lr = Annotated[float | None, typer.Option(help="Step size.")]
 OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
+ScheduleName = Annotated[str | None, typer.Option(
+    "--schedule", help="A step size of the theory: constant, horizon or decreasing; constants that are not known are "
+                       "given as decreasing:convexity=0.1:smoothness=4.")]
 ParticipationShare = Annotated[float | None, typer.Option(
     help="With which probability a client takes part in a round, as 0.3; by default all always do.")]
 AttackName = Annotated[str | None, typer.Option(
@@ -57,6 +61,7 @@ def settings(
     problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
     optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
     participation: float | None = None, attack: str | None = None, guard: bool | None = None,
+    schedule: str | None = None,
 ) -> dict[str, Any]:
     """The YAML file, overridden by the options."""
     given = read_yaml(config) if config else {}
@@ -70,6 +75,9 @@ def settings(
     given["problem"] = {**_choice(given.get("problem")), "name": problem, **pairs(problem_options or [], "-p")}
     if algorithm_options:
         given["algorithm"] = {**_choice(given.get("algorithm")), **pairs(algorithm_options, "-a")}
+    if schedule:
+        name, *constants = schedule.split(":")
+        given["schedule"] = {**pairs(constants, "--schedule"), "name": name}
     if optimizer or lr is not None:
         chosen = {} if optimizer else _choice(given.get("optimizer"))
         given["optimizer"] = {**chosen, **({"name": optimizer} if optimizer else {}),
@@ -100,8 +108,9 @@ def run(
     seed: Annotated[int | None, typer.Option(help="Decides the data, the initial model and every batch.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    attack: AttackName = None, guard: Guard = None, problem_option: ProblemOptions = None,
+    optimizer: OptimizerName = None, schedule: ScheduleName = None, fleet: FleetName = None,
+    participation: ParticipationShare = None, attack: AttackName = None, guard: Guard = None,
+    problem_option: ProblemOptions = None,
     algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """One algorithm on one problem, into a run folder.
@@ -115,7 +124,7 @@ def run(
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack, guard)
+                     participation, attack, guard, schedule)
     if algorithm:
         given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
     elif isinstance(given.get("algorithm"), dict):
@@ -170,8 +179,9 @@ def compare(
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, fleet: FleetName = None, participation: ParticipationShare = None,
-    attack: AttackName = None, guard: Guard = None, problem_option: ProblemOptions = None,
+    optimizer: OptimizerName = None, schedule: ScheduleName = None, fleet: FleetName = None,
+    participation: ParticipationShare = None, attack: AttackName = None, guard: Guard = None,
+    problem_option: ProblemOptions = None,
     algorithm_option: AlgorithmOptions = None,
 ) -> None:
     """Several algorithms on one problem: a table, figures and report.html.
@@ -187,7 +197,7 @@ def compare(
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
     given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack, guard)
+                     participation, attack, guard, schedule)
     given.pop("seed", None)
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"compare-{name}"

@@ -26,7 +26,7 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
         "problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2, "batch_size": 16, "seed": 127,
         "algorithm": {"name": "all-for-one-binary", "samples": 20, "weighting": "normalised"},
         "optimizer": {"name": "SGD", "lr": 0.3}, "fleet": "stacked", "evaluate_every": 1,
-        "participation": 1.0,
+        "participation": 1.0, "guard": False,
     }
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")

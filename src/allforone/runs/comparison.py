@@ -79,11 +79,13 @@ def plan(
     problem = load_problem(configs[0].problem, seed_list[0])
     if skip_impossible and problem.clusters is None:
         configs = [config for config in configs if config.algorithm.name != "oracle"]
+    schedule = configs[0].schedule if configs else None
     configs = [resolve(config, problem) for config in configs]
     for config in configs:
         assemble(config, problem)  # a mistake shows before the first hour of computing, not after
-    return [
-        Job(config.model_copy(update={"seed": seed}), out / "runs" / config.shown.replace(":", "_") / str(seed))
+    return [  # the constants of a schedule depend on the seed, so every run finds its own
+        Job(config.model_copy(update={"seed": seed, "schedule": schedule}),
+            out / "runs" / config.shown.replace(":", "_") / str(seed))
         for config in configs for seed in seed_list
     ]
 

@@ -17,6 +17,8 @@ from ..collaboration import Paper
 from ..errors import InputError, blaming, suggest
 from ..fleet import Optimizer
 from ..problems import PROBLEMS, Problem
+from ..theory import SCHEDULES, constants_of, known_constants
+from ..theory import scheduler as theory_scheduler
 
 PAPER_SEEDS = (127, 496, 1729)
 
@@ -43,6 +45,7 @@ class RunConfig(BaseModel):
     batch_size: int | None = Field(None, ge=1)
     optimizer: Choice | None = None
     scheduler: Choice | None = None
+    schedule: Choice | None = None  #: a step size of the theory: constant, horizon or decreasing
     seed: int = PAPER_SEEDS[0]
     fleet: Literal["stacked", "compiled", "loop"] = "stacked"
     participation: float = Field(1.0, gt=0, le=1)
@@ -55,7 +58,7 @@ class RunConfig(BaseModel):
     def shown(self) -> str:
         return self.label or str(self.algorithm.name)
 
-    @field_validator("problem", "algorithm", "optimizer", "scheduler", mode="before")
+    @field_validator("problem", "algorithm", "optimizer", "scheduler", "schedule", mode="before")
     @classmethod
     def _name_alone(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
@@ -183,7 +186,10 @@ def resolve(config: RunConfig, problem: Problem) -> RunConfig:
     optimizer = config.optimizer or Choice()
     if optimizer.name in (None, settings.optimizer["name"]):
         optimizer = Choice(**{**settings.optimizer, **optimizer.options})
-    scheduler = config.scheduler or (Choice(**settings.scheduler) if settings.scheduler else None)
+    own = Choice(**settings.scheduler) if settings.scheduler and not config.schedule else None
+    scheduler = config.scheduler or own
+    if config.scheduler and config.schedule:
+        raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
     make = known(ALGORITHMS, config.algorithm.name, "algorithm")
     options = config.algorithm.options
     takes = inspect.signature(make).parameters
@@ -198,7 +204,29 @@ def resolve(config: RunConfig, problem: Problem) -> RunConfig:
         "batch_size": config.batch_size or settings.batch_size,
         "optimizer": optimizer,
         "scheduler": scheduler,
+        "schedule": config.schedule and resolve_schedule(config.schedule, problem, config.seed, config.batch_size),
     })
+
+
+def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: int | None) -> Choice:
+    """The same schedule with all constants that it needs: those given, else those known of the problem."""
+    known(SCHEDULES, choice.name, "schedule")
+    takes, given = constants_of(str(choice.name)), choice.options
+    for name, value in given.items():
+        if name not in takes:
+            raise InputError(f"schedule {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise InputError(f"schedule {choice.name}: {name} is {value!r}: must be a number above 0")
+    exact = known_constants(problem, seed, batch_size)
+    found = exact.for_schedule() if exact else {}
+    if problem.smoothness:
+        found["smoothness"] = problem.smoothness
+    missing = [name for name, optional in takes.items() if not optional and name not in {*given, *found}]
+    if missing:
+        raise InputError(
+            f"schedule {choice.name}: {', '.join(missing)} of {problem.name} not known; give numbers, as in "
+            f"{choice.name}:{missing[0]}=0.1; `allforone theory plan` has estimates")
+    return Choice(name=choice.name, **{name: found[name] for name in takes if name in found} | given)
 
 
 def known(table: dict[str, Any], name: str | None, what: str) -> Any:
@@ -213,14 +241,17 @@ def build_algorithm(choice: Choice) -> Algorithm:
     return algorithm
 
 
-def build_optimizer(optimizer: Choice, scheduler: Choice | None) -> Optimizer:
-    """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name."""
+def build_optimizer(
+    optimizer: Choice, scheduler: Choice | None, schedule: Choice | None = None, rounds: int = 1, inner: int = 1
+) -> Optimizer:
+    """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name; or a schedule, resolved."""
     make = _torch_class(torch.optim, torch.optim.Optimizer, optimizer, "optimizer")
+    if schedule is not None:
+        return Optimizer(make, theory_scheduler(str(schedule.name), schedule.options, rounds * inner, inner))
     if scheduler is None:
         return Optimizer(make)
     lr_scheduler = torch.optim.lr_scheduler
-    schedule = _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler")
-    return Optimizer(make, schedule)
+    return Optimizer(make, _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler"))
 
 
 def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:

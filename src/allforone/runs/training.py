@@ -87,7 +87,7 @@ def assemble(config: RunConfig, problem: Problem) -> Run:
     algorithm = build_algorithm(config.algorithm)
     if config.guard:
         algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, config.seed)
-    optimizer = build_optimizer(config.optimizer, config.scheduler)
+    optimizer = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
     options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
     if config.attack:
         if config.fleet != "stacked":
