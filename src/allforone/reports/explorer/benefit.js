@@ -22,7 +22,8 @@ function gains(name, q) {
 const gainUnit = q => q.name === "accuracy" ? "percentage points" : q.name === "excess_loss" ? "powers of ten" : "loss";
 const gainNumber = (value, q) => q.name === "accuracy" ? 100 * value : value;
 const signed = value => `${value < 0 ? "−" : "+"}${short(Math.abs(value))}`;
-const tellGain = (value, q) => `${signed(+gainNumber(value, q).toPrecision(2))} ${gainUnit(q)}`;
+const gainText = (value, q) => q.name === "accuracy" ? `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)}` : signed(+value.toPrecision(2));
+const tellGain = (value, q) => `${gainText(value, q)} ${gainUnit(q)}`;
 
 function showBenefit() {
   const q = quantity(), name = chosen.algorithm || data.algorithms[0].name, gained = gains(name, q), {label} = algorithm(name);
@@ -43,7 +44,7 @@ function showBenefit() {
 }
 
 function rowsChart(box, clients, left, right, paint) {
-  const tall = Math.max(13, Math.min(26, 420 / clients.length)), width = Math.max(260, box.clientWidth || 500), height = 26 + tall * clients.length + 30;
+  const tall = Math.max(13, Math.min(26, 420 / clients.length)), width = Math.max(260, box.clientWidth || 500), height = 26 + tall * clients.length + 40;
   const svg = draw("svg", {width, height, viewBox: `0 0 ${width} ${height}`, role: "img"});
   clients.forEach((i, place) => {
     const y = 26 + tall * (place + 0.5);
@@ -51,7 +52,7 @@ function rowsChart(box, clients, left, right, paint) {
     svg.append(draw("text", {x: left - 10, y: y + 4, "text-anchor": "end", class: i === chosen.client ? "strong" : null, style: "cursor:pointer", onclick: () => choose(i, null)},
       /^\d+$/.test(data.clients[i].name) || data.clients[i].name.length > 12 ? String(i) : data.clients[i].name));
   });
-  paint(svg, place => 26 + tall * (place + 0.5), left, width - right, height - 30);
+  paint(svg, place => 26 + tall * (place + 0.5), left, width - right, height - 40);
   box.replaceChildren(svg);
   return svg;
 }
@@ -64,13 +65,13 @@ function showGains(gained, q) {
     const X = v => x0 + (v - low) / (high - low || 1) * (x1 - x0);
     for (const v of ticks(low, high || 1, 5)) svg.append(draw("line", {class: v === 0 ? "zero" : "grid", x1: X(v), x2: X(v), y1: 22, y2: bottom}),
       draw("text", {x: X(v), y: bottom + 16, "text-anchor": "middle"}, v ? signed(v) : "0"));
-    svg.append(draw("text", {x: (x0 + x1) / 2, y: bottom + 29, "text-anchor": "middle"}, `${gainUnit(q)} better than Local`));
+    svg.append(draw("text", {x: (x0 + x1) / 2, y: bottom + 35, "text-anchor": "middle"}, `${gainUnit(q)} better than Local`));
     gained.forEach((g, place) => {
       const y = Y(place), fill = `fill:var(--${g.mean >= 0 ? "c0" : "c1"})`, stroke = `stroke:var(--${g.mean >= 0 ? "c0" : "c1"})`;
       svg.append(draw("line", {x1: X(value(g.low)), x2: X(value(g.high)), y1: y, y2: y, style: stroke, "stroke-width": 3, opacity: 0.4, "stroke-linecap": "round"}));
       for (const s of g.seeds) svg.append(draw("line", {x1: X(value(s.gain)), x2: X(value(s.gain)), y1: y - 4, y2: y + 4, style: stroke, "stroke-width": 1.5, opacity: 0.75}));
       svg.append(g.mean >= 0 ? draw("circle", {cx: X(value(g.mean)), cy: y, r: 4.5, style: fill}) : draw("rect", {x: X(value(g.mean)) - 4.5, y: y - 4.5, width: 9, height: 9, style: fill}),
-        draw("text", {class: g === gained.at(-1) ? "strong" : null, x: x1 + 58, y: y + 4, "text-anchor": "end"}, signed(+value(g.mean).toPrecision(2))));
+        draw("text", {class: g === gained.at(-1) ? "strong" : null, x: x1 + 58, y: y + 4, "text-anchor": "end"}, gainText(g.mean, q)));
     });
   });
   svg.setAttribute("aria-label", gained.map(g => `${clientName(g.client)} ${tellGain(g.mean, q)}`).join(", "));

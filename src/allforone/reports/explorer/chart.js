@@ -1,6 +1,6 @@
 // Lines with shades on two axes, in SVG; the arrow keys and the pointer read values off.
 
-const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "1 2.5", "9 3 2 3 2 3"];
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4", "4 2", "5 2 1 2", "9 3 2 3 2 3"];
 
 const swatch = (colour, dash) => draw("svg", {class: "swatch", width: 24, height: 10, "aria-hidden": true},
   draw("line", {x1: 1, x2: 23, y1: 5, y2: 5, style: `stroke:${colour}`, "stroke-width": 3, "stroke-dasharray": dash || null}));

@@ -47,6 +47,8 @@ function showStrip() {
   });
 }
 
+const tellNoise = ratio => !Number.isFinite(ratio) ? "–" : ratio >= 99 ? "≥ 100 ×" : `${ratio.toPrecision(2)} ×`;
+
 function showPartners() {
   const frames = current();
   if (!frames) return;
@@ -54,24 +56,25 @@ function showPartners() {
   const others = Array.from({length: clientCount()}, (_, k) => k).filter(k => k !== i);
   others.sort((a, b) => pairAt(frames, "weights", at, i, b) - pairAt(frames, "weights", at, i, a)
     || (pairAt(frames, "similarity", at, i, b) || 0) - (pairAt(frames, "similarity", at, i, a) || 0) || a - b);
-  const range = (name, k) => { const found = overSeeds(frames, name, i, k); return found ? `${found[0].toFixed(2)}–${found[1].toFixed(2)}` : "–"; };
+  const range = (name, k) => { const found = overSeeds(frames, name, i, k); return !found ? "–" : found[1] === 0 ? "0" : `${found[0].toFixed(2)}–${found[1].toFixed(2)}`; };
   const number = (name, k) => {
     const value = pairAt(frames, name, at, i, k), spread = spreadAround(frames, name, at, i, k);
+    if (!Number.isFinite(value) || (value === 0 && !(spread >= 5e-4))) return make("td", {}, value === 0 ? "0" : "–");
     return make("td", {}, value.toFixed(3), Number.isFinite(spread) ? make("small", {}, ` ± ${spread.toFixed(3)}`) : "");
   };
   const several = framesOf(chosen.algorithm).length > 1;
   const rows = others.map(k => make("tr", {class: k === chosen.partner ? "chosen" : null, "data-partner": k, onclick: () => choose(i, k)},
     make("th", {scope: "row"}, make("button", {class: "link", type: "button", "aria-pressed": String(k === chosen.partner)}, clientName(k))),
     number("weights", k), several ? make("td", {}, range("weights", k)) : "",
-    ...(estimated ? [number("similarity", k), make("td", {}, frames.noise ? `${short(pairAt(frames, "noise", at, i, k))} ×` : "–")] : []),
+    estimated ? number("similarity", k) : "", frames.noise ? make("td", {}, tellNoise(pairAt(frames, "noise", at, i, k))) : "",
     make("td", {class: "verdict"}, why(frames, at, i, k)[0])));
-  const heads = ["partner", "weight", ...(several ? ["over seeds"] : []), ...(estimated ? ["similarity", "noise"] : []), "verdict"];
+  const heads = ["partner", "weight", ...(several ? ["over seeds"] : []), ...(estimated ? ["similarity"] : []), ...(frames.noise ? ["noise"] : []), "verdict"];
   const focus = $("partners").contains(document.activeElement);
   $("partners").replaceChildren(make("thead", {}, make("tr", {}, ...heads.map(text => make("th", {scope: "col", style: text === "verdict" ? "text-align:left" : null}, text)))), make("tbody", {}, ...rows));
   if (focus) $("partners").querySelector(".chosen button")?.focus();
   $("partners-note").textContent = `In ${frames.constant ? "every round" : `round ${frames.rounds[at]}`}, of ${algorithm(chosen.algorithm).label}, seed ${frames.seed}.` +
     (frames.constant ? "" : ` ±: standard deviation over the ${2 * NEAR + 1} rounds shown around it.`) + (several ? " Over seeds: lowest to highest." : "") +
-    (estimated ? " Noise: of the partner's gradient, next to the client's own." : "");
+    (frames.noise ? " Noise: of the partner's gradient, next to the client's own." : "");
   showStrip();
   showWhy();
 }

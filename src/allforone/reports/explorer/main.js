@@ -18,7 +18,7 @@ function colourAlgorithms() {
   const rules = mix => data.algorithms.map((a, j) => `--a${j}:${mix(a.colour)}`).join(";");
   let sheet = $("colours");
   if (!sheet) document.head.append(sheet = make("style", {id: "colours"}));
-  sheet.textContent = `:root{${rules(c => c)}}@media screen and (prefers-color-scheme:dark){:root{${rules(c => `color-mix(in oklab,${c} 68%,white)`)}}}`;
+  sheet.textContent = `:root{${rules(c => c)}}@media screen and (prefers-color-scheme:dark){:root{${rules(c => `color-mix(in oklab,${c} 78%,white)`)}}}`;
 }
 
 function showCollaboration() {
@@ -49,7 +49,7 @@ function show(numbers) {
   chooseDefaults();
   if (following && current()) chosen.frame = current().rounds.length - 1;
   chosen.client = Math.min(chosen.client, clientCount() - 1);
-  if (chosen.partner === chosen.client || chosen.partner >= clientCount()) chosen.partner = closestTo(chosen.client);
+  if (chosen.partner === null || chosen.partner === chosen.client || chosen.partner >= clientCount()) chosen.partner = closestTo(chosen.client);
   showAll();
 }
 

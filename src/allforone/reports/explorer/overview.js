@@ -2,7 +2,7 @@
 
 let data;
 const chosen = {quantity: null, axis: "round", scale: null, hidden: new Set(), algorithm: null, seed: null,
-  frame: 0, client: 0, partner: 1, order: "found"};
+  frame: 0, client: 0, partner: null, order: "found"};
 
 const algorithm = name => data.algorithms.find(a => a.name === name);
 const colour = name => `var(--a${data.algorithms.findIndex(a => a.name === name)})`;
@@ -51,10 +51,12 @@ function showCards() {
   }
   const frames = current();
   if (frames) {
-    const late = partitions(frames).slice(-5), truth = frames.truth;
-    if (truth) card("Clusters found, against the true ones", mean(late.map(p => adjustedRand(p, truth))).toFixed(2),
-      "adjusted Rand index at the end: 1 is the truth, 0 is chance");
-    else card("Clusters found", String(new Set(late.at(-1)).size), "at the end, by who listened to whom");
+    const parts = partitions(frames), truth = frames.truth;
+    if (truth) {
+      const scores = parts.map(p => adjustedRand(p, truth)), best = Math.max(...scores);
+      card("Agreement with true clusters", scores.at(-1).toFixed(2), "adjusted Rand index at the end" +
+        (scores.length > 1 ? `; best ${best.toFixed(2)}, from round ${frames.rounds[scores.indexOf(best)]}` : ""));
+    } else card("Clusters found", String(new Set(parts.at(-1)).size), "at the end, by who listened to whom");
   }
   const cost = data.costs[name], alone = data.costs.local;
   const ratio = alone && name !== "local" ? cost.samples / alone.samples : null;

@@ -50,7 +50,7 @@ function usedWhen(frames, i, k) {
   const used = frames.rounds.filter((_, at) => pairAt(frames, "weights", at, i, k) > 0);
   if (!used.length) return ` Over the whole run, ${clientName(i)} never used it.`;
   const share = used.length / frames.rounds.length;
-  return share === 1 ? " It was used in every round." : ` It was used in ${Math.round(100 * share)} % of the rounds, first in round ${used[0]}, last in round ${used.at(-1)}.`;
+  return share === 1 ? ` ${sentence(clientName(k))} was used in every round.` : ` ${sentence(clientName(k))} was used in ${Math.round(100 * share)} % of the rounds, first in round ${used[0]}, last in round ${used.at(-1)}.`;
 }
 
 function showWhy() {
@@ -61,7 +61,7 @@ function showWhy() {
   $("why-title").textContent = `Why is ${clientName(k)} ${used ? "" : "not "}used by ${clientName(i)}?`;
   $("why-text").textContent = why(frames, at, i, k)[1] + usedWhen(frames, i, k);
   const lines = ["similarity", "weights"].filter(name => frames[name]).map((name, j) => ({
-    name: name === "weights" ? "weight" : name, colour: `var(--c${j})`, dash: DASHES[j], x: frames.rounds, y: frames.rounds.map((_, f) => pairAt(frames, name, f, i, k)),
+    name: name === "weights" ? "weight" : name, colour: `var(--c${j})`, dash: DASHES[j], x: frames.rounds, y: frames.rounds.map((_, f) => absent(frames, f).has(i) || absent(frames, f).has(k) ? NaN : pairAt(frames, name, f, i, k)),
     spread: frames.rounds.map((_, f) => spreadAround(frames, name, f, i, k) || 0),
   }));
   const threshold = algorithm(chosen.algorithm).threshold;
@@ -69,5 +69,5 @@ function showWhy() {
   $("why-chart").hidden = $("why-legend").hidden = frames.rounds.length < 2;
   if (frames.rounds.length < 2) return;
   keys($("why-legend"), lines);
-  lineChart($("why-chart"), {series: lines, xTitle: "round", yTitle: "", height: 200, now: frames.rounds[at], onpick: round => goTo(frames.rounds.indexOf(round))});
+  lineChart($("why-chart"), {series: lines, xTitle: "round", yTitle: "", height: 210, range: [0, 1.03 * Math.max(1, ...lines.flatMap(line => known(line.y)))], now: frames.rounds[at], onpick: round => goTo(frames.rounds.indexOf(round))});
 }
