@@ -1,4 +1,4 @@
-"""The command line: `allforone run`, `compare`, `resume`, `report`, `data`."""
+"""The command line: `allforone run`, `compare`, `resume`, `report`, `watch`, `export`, `data`."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ from .errors import AllForOneError, InputError
 from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
-from .reports import draw_curves, terminal_table, write_report
+from .reports import FORMATS, draw_curves, plain_table, server, terminal_table, write_report
 from .runs import Comparison, Folder, pairs, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
 from .runs import compare as run_comparison
 from .runs import resume as resume_run
@@ -203,12 +203,43 @@ def compare(
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
+    table: Annotated[str | None, typer.Option(
+        help=f"Only print the table, as {', '.join(FORMATS)}; nothing is written.")] = None,
 ) -> None:
     """Table, figures and report.html anew from what a folder holds.
 
-    Example: allforone report out/compare-digits
+    Examples:
+
+      allforone report out/compare-digits
+
+      allforone report out/compare-digits --table latex > table.tex
     """
-    show_comparison(read_comparison(folder), folder, weighted)
+    comparison = read_comparison(folder)
+    if table is None:
+        show_comparison(comparison, folder, weighted)
+    elif table == "terminal":
+        screen.print(terminal_table(summarise(comparison, weighted)))
+    else:
+        print(plain_table(summarise(comparison, weighted), table), end="")
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison that goes on.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8420,
+    host: Annotated[str, typer.Option(help="With 127.0.0.1 nobody else can look.")] = "127.0.0.1",
+) -> None:
+    """The page of a run while it trains, in the browser; Ctrl-C ends the watching, not the run.
+
+    Example: allforone watch out/digits-all-for-one-127
+    """
+    with server(folder, host, port) as serving:
+        screen.print(f"watching {folder} at http://{host}:{serving.server_port}/ (Ctrl-C ends it)", soft_wrap=True,
+                     highlight=False, markup=False)
+        try:
+            serving.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            screen.print("no longer watching")
 
 
 def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:

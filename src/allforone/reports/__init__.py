@@ -2,6 +2,8 @@
 
 from .figures import draw_curves
 from .page import write_report
+from .plain_table import FORMATS, plain_table
 from .table import terminal_table
+from .watch import server
 
-__all__ = ["draw_curves", "terminal_table", "write_report"]
+__all__ = ["FORMATS", "draw_curves", "plain_table", "server", "terminal_table", "write_report"]

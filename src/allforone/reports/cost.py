@@ -23,8 +23,8 @@ def cost(runs: list[FinishedRun]) -> Cost:
     """The mean over runs of one algorithm."""
     last = [run.metrics.filter(run.metrics["round"] == run.metrics["round"].max()) for run in runs]
     sent = [messages(run) for run in runs]
-    known = [(count, run.model_bytes) for count, run in zip(sent, runs, strict=True) if count is not None]
-    count = sum(c for c, _ in known) / len(known) if len(known) == len(runs) else None
+    known = [count for count in sent if count is not None]
+    count = sum(known) / len(known) if len(known) == len(runs) else None
     size = runs[0].model_bytes
     return Cost(
         sum(float(torch.tensor(frame["samples"].to_list()).double().mean()) for frame in last) / len(runs),
@@ -38,8 +38,9 @@ def messages(run: FinishedRun) -> int | None:
     if not tables:
         return None
     name, inner = str(algorithm.get("name")).replace("-", "").lower(), int(run.config.get("inner", 1))
-    present = tables["present"].sum(1) if "present" in tables else torch.full_like(tables["rounds"], tables["weights"].shape[1])
-    pairs, every_pair = listened(tables["weights"]), present * (present - 1)
+    weights = tables["weights"]
+    present = tables["present"].sum(1) if "present" in tables else torch.full_like(tables["rounds"], weights.shape[1])
+    pairs, every_pair = listened(weights), present * (present - 1)
     if "similarity" in tables:
         online = "trust" in tables or algorithm.get("name") == "all-for-one"
         every = int(algorithm.get("every", 1)) if online else None

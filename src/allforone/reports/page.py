@@ -1,4 +1,4 @@
-"""report.html: one self-contained page, made of the parts in `explorer` and the numbers. It asks the network nothing."""
+"""report.html: one self-contained page, made of the parts in `explorer` and the numbers. It asks nobody anything."""
 
 import json
 from importlib.resources import files

@@ -7,14 +7,15 @@ import numpy as np
 import numpy.typing as npt
 import polars
 
-from ..runs import Comparison, FinishedRun, summarise
+from ..runs import Comparison, FinishedRun, last_round, summarise
 from ..runs.summary import LEAST_EXCESS
 from . import style
 from .cost import cost
 from .table import cells
 
 MOST_FRAMES = 120  # of who listened to whom, per run
-MOST_NUMBERS = 1_200_000  # in all frames together: about three megabytes
+LEAST_FRAMES = 6
+MOST_NUMBERS = 1_800_000  # in all frames together: about five megabytes
 TABLES = ("weights", "similarity", "noise", "trust")
 MOST_NOISE = 100.0  # σ_k²/σ_i² above which the number tells nothing more
 
@@ -59,8 +60,7 @@ def _algorithm(comparison: Comparison, name: str, colour: str) -> dict[str, Any]
     chosen = runs[0].config.get("algorithm", {})
     threshold = chosen.get("threshold", 0.1) if chosen.get("name") == "all-for-one-binary" else None
     return {"name": name, "label": style.label(name), "colour": colour, "threshold": threshold,
-            "rounds": int(max(run.metrics["round"].max() for run in runs)),  # type: ignore[type-var]
-            "planned": runs[0].config.get("rounds")}
+            "rounds": max(last_round(run) for run in runs)}
 
 
 def _progress(comparison: Comparison, name: str, drawn: list[str]) -> dict[str, Any]:
@@ -75,11 +75,15 @@ def _progress(comparison: Comparison, name: str, drawn: list[str]) -> dict[str, 
     for quantity in drawn:
         cubes = [_cube(run, quantity, found["round"], count) for run in runs]
         stacked = np.stack(cubes)  # [seeds, rounds, clients]
-        last = np.stack([cube[np.isfinite(cube).any(1).nonzero()[0][-1]] for cube in cubes])
+        last = np.stack([cube[_reached(run, found["round"])] for run, cube in zip(runs, cubes, strict=True)])
         together = stacked.swapaxes(1, 2).reshape(-1, len(found["round"]))  # [seeds · clients, rounds]
         logs = QUANTITIES[quantity][2]
         found[quantity] = {"all": _spread(together, logs), "each": _spread(stacked, logs), "last": packed(last)}
     return found
+
+
+def _reached(run: FinishedRun, rounds: list[int]) -> int:
+    return rounds.index(last_round(run))
 
 
 def _cube(run: FinishedRun, quantity: str, rounds: list[int], count: int) -> Array:
@@ -111,12 +115,18 @@ def _std(values: Array) -> Array:
 
 def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """Who listened to whom, and why, of every run, in as many rounds as the page can bear."""
-    numbers = 0
-    for run in comparison.runs:
-        if run.weights and not _constant(run):
-            numbers += sum(run.weights[name][0].numel() for name in TABLES if name in run.weights)
-    most = int(np.clip(MOST_NUMBERS // max(1, numbers), 10, MOST_FRAMES))
-    return {name: [_frames(run, most) for run in comparison.of(name) if run.weights] for name in comparison.algorithms}
+    shown = {name: [run for run in comparison.of(name) if run.weights] for name in comparison.algorithms}
+    most = _bearable(shown)
+    if most < LEAST_FRAMES:  # so many clients that only one seed of each can be shown
+        shown = {name: runs[:1] for name, runs in shown.items()}
+        most = max(LEAST_FRAMES, _bearable(shown))
+    return {name: [_frames(run, min(most, MOST_FRAMES)) for run in runs] for name, runs in shown.items()}
+
+
+def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
+    numbers = sum(run.weights[name][0].numel() for runs in shown.values() for run in runs if not _constant(run)
+                  for name in TABLES if name in run.weights)
+    return MOST_NUMBERS // max(1, numbers)
 
 
 def _constant(run: FinishedRun) -> bool:
@@ -132,7 +142,8 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
         tables["noise"] = np.minimum(tables["noise"], MOST_NOISE)
     present = run.weights.get("present")
     return {
-        "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(), "constant": len(picked) == 1 and last > 0,
+        "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(),
+        "constant": len(picked) == 1 and last > 0,
         "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
         **{name: packed(table, coarse=True) for name, table in tables.items()},
     }
@@ -144,7 +155,7 @@ def _truth(run: FinishedRun) -> list[int] | None:
 
 
 def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
-    """Mean over rounds and seeds: the weight that each client gave to others' gradients, and that others gave to its."""
+    """The weight that each client gave to others' gradients, and that others gave to its: mean over rounds and seeds."""
     tables = [run.weights["weights"].double().mean(0) for run in comparison.of(name) if run.weights]
     if not tables:
         return {"received": [], "given": []}

@@ -8,7 +8,7 @@ from threading import Lock
 from urllib.parse import parse_qs, urlsplit
 
 from ..errors import InputError
-from ..runs import Folder, read_comparison
+from ..runs import Folder, last_round, read_comparison, read_run
 from .page import page, page_json
 
 SECONDS = 2  # between two questions of the page
@@ -21,7 +21,7 @@ class Watched:
 
     def __init__(self, path: Path) -> None:
         if not path.is_dir():
-            raise InputError(f"{path}: no such folder; give one that `allforone run` or `allforone compare` writes into")
+            raise InputError(f"{path}: no such folder; give one that `allforone run` or `compare` writes into")
         self.path, self.lock = path, Lock()
         self.version, self.numbers = "", ""
 
@@ -38,8 +38,9 @@ class Watched:
             return self.version, self.numbers
 
     def _runs(self) -> list[Folder]:
-        single = (self.path / "config.yaml").is_file()
-        return [Folder(self.path)] if single else [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
+        if (self.path / "config.yaml").is_file():
+            return [Folder(self.path)]
+        return [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
 
     def _state(self) -> str:
         files = [run.path / name for run in self._runs()
@@ -53,7 +54,7 @@ class Watched:
         finished, single = sum(run.finished for run in runs), runs[0].path == self.path
         done = finished == len(runs) and (single or (self.path / "summary.json").exists())
         if single:
-            said = f"round {runs[0].metrics()['round'].max()} of {runs[0].config['rounds']}"
+            said = f"round {last_round(read_run(self.path))} of {runs[0].config['rounds']}"
         else:
             said = f"{len(runs)} runs began, {finished} of them finished"
         return {"version": version, "done": done, "said": said, "seconds": SECONDS}

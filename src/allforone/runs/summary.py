@@ -1,5 +1,6 @@
 """A comparison in numbers: each client's own model on its own test data, over clients and seeds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,8 +23,12 @@ class FinishedRun(NamedTuple):
     weights: dict[str, Tensor]
     config: dict[str, Any]
     sizes: list[int]  #: samples each client owns; of those who do not lie
-    clients: list[dict[str, Any]] = []  #: name, true cluster and samples of all
+    clients: Sequence[dict[str, Any]] = ()  #: name, true cluster and samples of all
     model_bytes: int | None = None  #: of one client's model
+
+
+def last_round(run: FinishedRun) -> int:
+    return int(run.metrics["round"].to_numpy().max())
 
 
 class Comparison(NamedTuple):
@@ -54,7 +59,7 @@ def read_run(path: Path) -> FinishedRun:
 
 
 def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
-    """The finished runs of a comparison's folder, or the one run of a run's folder; with `unfinished`, all that began."""
+    """The finished runs of a comparison's folder (with `unfinished`, all that began), or the one of a run's folder."""
     single = (path / "config.yaml").is_file()
     places = [path] if single else sorted(file.parent for file in path.glob("runs/*/*/config.yaml"))
     if not places:
