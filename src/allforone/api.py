@@ -17,7 +17,7 @@ from .problems import Client, Loss, Problem, accuracy
 from .problems.data import Finite
 from .progress import follow
 from .reports import write_report
-from .runs import Folder, Result, Run
+from .runs import Folder, Result, Run, export_module
 from .runs import train as train_run
 from .runs.summary import Comparison, FinishedRun
 
@@ -27,10 +27,16 @@ class Trained(Result):
 
     def report(self, path: str | Path) -> Path:
         """Write a page that shows the run; one file that works offline."""
-        weights = {"rounds": torch.tensor(self.history.weight_rounds), "weights": self.weights}
-        sizes = [client.size for client in self.problem.clients]
-        run = FinishedRun("run", 0, self.metrics, weights, {}, sizes)
+        clients = [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in self.problem.clients]
+        size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
+        run = FinishedRun("run", 0, self.metrics, self.history.tensors(), {}, [c.size for c in self.problem.clients],
+                          clients, size)
         return write_report(Comparison(self.problem.name, [run], self.problem.clusters), Path(path))
+
+    def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:
+        """Client `client`'s model into a new folder: its weights, a script that loads them and, if asked, ONNX."""
+        title = f"Client {self.problem.clients[client].name or client}"
+        return export_module(self.model(client), self.problem, client, Path(folder), title, onnx=onnx)
 
 
 def train(

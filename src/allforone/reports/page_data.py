@@ -155,7 +155,7 @@ def _truth(run: FinishedRun) -> list[int] | None:
 
 
 def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
-    """The weight that each client gave to others' gradients, and that others gave to its: mean over rounds and seeds."""
+    """The weight that each client gave to others' gradients, and others to its: mean over rounds and seeds."""
     tables = [run.weights["weights"].double().mean(0) for run in comparison.of(name) if run.weights]
     if not tables:
         return {"received": [], "given": []}
