@@ -16,7 +16,7 @@ from .errors import AllForOneError, InputError
 from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
-from .reports import FORMATS, draw_curves, plain_table, server, terminal_table, write_report
+from .reports import FORMATS, draw_figures, plain_table, server, terminal_table, write_report
 from .runs import (
     Comparison,
     Folder,
@@ -298,10 +298,10 @@ def export(
 def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
     summary = summarise(comparison, weighted)
     (path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    draw_curves(comparison, path)
+    figures = draw_figures(comparison, path)
     page = write_report(comparison, path / "report.html")
     screen.print(terminal_table(summary))
-    screen.print(f"summary: {path / 'summary.json'}\nfigures: {path / 'curves.png'}, {path / 'curves.pdf'}\n"
+    screen.print(f"summary: {path / 'summary.json'}\nfigures: {', '.join(map(str, figures))}\n"
                  f"report:  {page}", soft_wrap=True, highlight=False, markup=False)
 
 
