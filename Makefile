@@ -47,6 +47,7 @@ pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	@mkdir -p docs/pictures
 	cp out/pictures/synthetic/curves.png docs/pictures/synthetic.png
 	cp out/pictures/digits/curves.png docs/pictures/digits.png
+	$(BIN)/python docs/pictures/explorer.py out/pictures/digits/report.html docs/pictures/explorer.png
 
 browser:  # pages are tested in a real browser; installed where this user may, else those tests say why they are skipped
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \

@@ -121,6 +121,7 @@ function showFrame() {
     tell: (r, c) => `${sentence(clientName(order[r]))} and ${clientName(order[c])}: ${truth[order[r]] === truth[order[c]] ? "same cluster" : "different clusters"}`,
   });
   showGraph($("graph"), {order, splits, weights, top: largestOfOthers(frames), groups: truth || groups, chosenClient: chosen.client, pick: i => choose(i, null)});
+  $("graph-title").textContent = `The same as a graph: from who gives to who listens; colours are the ${truth ? "true" : "found"} clusters`;
   const parts = count(new Set(partition).size, "cluster");
   $("agreement-title").textContent = truth
     ? `Found in this round: ${parts}; adjusted Rand index ${adjustedRand(partition, truth).toFixed(2)} (1 is the truth, 0 is chance)` : `Found in this round: ${parts}`;

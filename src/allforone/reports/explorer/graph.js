@@ -5,9 +5,9 @@ const MOST_ARROWS = 400;
 function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick}) {
   const n = order.length, size = Math.min(480, box.clientWidth || 400), middle = size / 2;
   const radius = Math.max(5, Math.min(15, 2.2 * size / n / 2)), ring = middle - radius - 6;
-  const turns = n + splits.length * 0.7, where = new Map();
-  order.forEach((i, place) => {
-    const angle = 2 * Math.PI * (place + 0.7 * splits.filter(s => s <= place).length) / turns - Math.PI / 2;
+  const gap = splits.length ? 0.8 : 0, turns = n + gap * (splits.length + 1), where = new Map();
+  order.forEach((i, place) => {  // a gap between clusters, one of them on top
+    const angle = 2 * Math.PI * (place + (1 + gap) / 2 + gap * splits.filter(s => s <= place).length) / turns - Math.PI / 2;
     where.set(i, [middle + ring * Math.cos(angle), middle + ring * Math.sin(angle)]);
   });
   const arrows = [];

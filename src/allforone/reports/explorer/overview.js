@@ -23,7 +23,7 @@ function showHeadline() {
   for (const {name, label} of data.algorithms) {
     const row = make("tr", {class: name === chosen.algorithm ? "subject" : null},
       make("th", {scope: "row"}, swatch(colour(name), dash(name)), label));
-    for (const cell of data.table.rows[name]) row.append(make("td", {class: cell.best ? "best" : null}, cell.text));
+    for (const cell of data.table.rows[name]) row.append(make("td", {class: cell.best && names > 1 ? "best" : null}, cell.text));
     body.append(row);
   }
   const head = ["algorithm", ...data.table.head].map(text => make("th", {scope: "col"}, text));
