@@ -207,6 +207,22 @@ def test_why_a_partner_is_not_used_is_told_from_what_was_recorded(open_page, inv
     assert page.troubles == []
 
 
+def test_liars_are_named_and_their_own_models_not_judged(open_page, cli, tmp_path):
+    options = ("-p", "clients=4", "--rounds", 2, "--seeds", "1,2", "--algorithms", "all-for-one,local")
+    assert cli("compare", "digits", *options, "--attack", "flip:1", "--out", tmp_path / "out")[0] == 0
+    page = open_page((tmp_path / "out" / "report.html").as_uri())
+    (liar,) = page.evaluate("current().liars")
+    page.evaluate("liar => choose(liar, null)", liar)
+    assert "it lies" in page.locator("#client-lead").inner_text()
+    page.evaluate("liar => choose((liar + 1) % 4, liar)", liar)
+    assert "(lies)" in page.locator("#partners tr.chosen").inner_text()
+    judged = page.evaluate("gains('all-for-one', quantity()).map(g => [g.client, g.seeds.map(s => s.seed)])")
+    lying = page.evaluate("framesOf('all-for-one').map(f => [f.seed, f.liars])")
+    for client, seeds in judged:
+        assert seeds == [seed for seed, liars in lying if client not in liars]
+    assert page.troubles == []
+
+
 def test_a_run_from_python_and_one_client_alone_have_a_page_too(open_page, tmp_path):
     clients = afo.digits(clients=3).clients
     for members in (clients, clients[:1]):

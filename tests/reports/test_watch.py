@@ -1,5 +1,6 @@
 """The page of a run that goes on: a real server, a real run, a real browser."""
 
+import json
 import re
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from playwright.sync_api import expect
 
 from allforone.errors import InputError
 from allforone.reports import server
+from allforone.reports.watch import Watched
 from allforone.runs import parse, run_config
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
@@ -73,6 +75,18 @@ def test_an_unchanged_folder_is_not_sent_again_and_other_paths_and_names_are_ref
             urlopen(f"{address}config.yaml")
         with pytest.raises(HTTPError, match="403"):
             urlopen(Request(address, headers={"Host": "elsewhere.example"}))
+
+
+def test_a_comparison_is_shown_before_all_its_runs_are_done(tmp_path):
+    run_config(parse(QUICK), tmp_path / "runs" / "all-for-one" / "1")
+    run_config(parse({**QUICK, "algorithm": "local"}), tmp_path / "runs" / "local" / "1")
+    (tmp_path / "runs" / "local" / "1" / "models.safetensors").unlink()
+    watched = Watched(tmp_path)
+    version, numbers = watched.now()
+    live = json.loads(numbers)["live"]
+    assert (live["version"], live["done"], live["said"]) == (version, False, "2 runs began, 1 of them finished")
+    assert list(json.loads(numbers)["progress"]) == ["all-for-one", "local"]
+    assert watched.now()[0] == version
 
 
 def test_before_the_first_round_it_waits_and_without_a_folder_it_says_so(tmp_path):

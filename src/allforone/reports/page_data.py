@@ -143,7 +143,7 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
     present = run.weights.get("present")
     return {
         "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(),
-        "constant": len(picked) == 1 and last > 0,
+        "liars": list(run.liars), "constant": len(picked) == 1 and last > 0,
         "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
         **{name: packed(table, coarse=True) for name, table in tables.items()},
     }

@@ -25,6 +25,7 @@ class FinishedRun(NamedTuple):
     sizes: list[int]  #: samples each client owns; of those who do not lie
     clients: Sequence[dict[str, Any]] = ()  #: name, true cluster and samples of all
     model_bytes: int | None = None  #: of one client's model
+    liars: Sequence[int] = ()  #: the clients that lie, in an experiment with attacks
 
 
 def last_round(run: FinishedRun) -> int:
@@ -51,11 +52,13 @@ def read_run(path: Path) -> FinishedRun:
     clients = folder.clients
     sizes, metrics = [client["samples"] for client in clients], folder.metrics()
     metrics = metrics.filter(polars.len().over("round") == len(sizes))  # the last round may be half written
+    liars: list[int] = []
     if config.get("attack"):  # what becomes of the liars' own models is of no interest
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
-    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes)
+    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes,
+                       liars)
 
 
 def read_comparison(path: Path, unfinished: bool = False) -> Comparison:

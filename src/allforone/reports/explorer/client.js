@@ -12,7 +12,7 @@ function closestTo(i) {
 function showClient() {
   const i = chosen.client, client = data.clients[i], frames = current(), q = quantity();
   $("client-title").textContent = sentence(clientName(i));
-  const said = [client.samples > 1 ? `${grouped(client.samples)} training samples` : null, frames?.truth ? `true cluster ${frames.truth[i]}` : null].filter(Boolean);
+  const said = [client.samples > 1 ? `${grouped(client.samples)} training samples` : null, frames?.truth ? `true cluster ${frames.truth[i]}` : null, frames?.liars.includes(i) ? "it lies, so its own model is not judged in this seed" : null].filter(Boolean);
   const gained = gains(chosen.algorithm, q)?.find(g => g.client === i);
   if (gained) said.push(`${tellGain(gained.mean, q)} against training alone${data.seeds.length > 1 ? `, mean over ${count(gained.seeds.length, "seed")}` : ""}`);
   $("client-lead").textContent = said.length ? sentence(`${said.join("; ")}.`) : "";
@@ -64,7 +64,7 @@ function showPartners() {
   };
   const several = framesOf(chosen.algorithm).length > 1;
   const rows = others.map(k => make("tr", {class: k === chosen.partner ? "chosen" : null, "data-partner": k, onclick: () => choose(i, k)},
-    make("th", {scope: "row"}, make("button", {class: "link", type: "button", "aria-pressed": String(k === chosen.partner)}, clientName(k))),
+    make("th", {scope: "row"}, make("button", {class: "link", type: "button", "aria-pressed": String(k === chosen.partner)}, clientName(k)), frames.liars.includes(k) ? " (lies)" : ""),
     number("weights", k), several ? make("td", {}, range("weights", k)) : "",
     estimated ? number("similarity", k) : "", frames.noise ? make("td", {}, tellNoise(pairAt(frames, "noise", at, i, k))) : "",
     make("td", {class: "verdict"}, why(frames, at, i, k)[0])));

@@ -62,6 +62,7 @@ function pairText(frames, at, i, k) {
   if (absent(frames, at).has(i)) return `${sentence(clientName(i))} was absent.`;
   let text = i === k ? `${sentence(clientName(i))} listens to itself: ${short(weight)}` : `${sentence(clientName(i))} listens to ${clientName(k)}: ${short(weight)}`;
   if (i !== k && frames.similarity) text += `, similarity ${short(slice(frames.similarity, at)[cell])}`;
+  if (i !== k && frames.liars.includes(k)) text += ", which lies";
   if (i !== k && frames.truth) text += frames.truth[i] === frames.truth[k] ? ", same true cluster" : ", another true cluster";
   return text;
 }
