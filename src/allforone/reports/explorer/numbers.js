@@ -20,12 +20,14 @@ const unpacked = new WeakMap();
 
 function unpack(packed) {
   if (!unpacked.has(packed)) {
-    const text = atob(packed.numbers), bytes = new Uint8Array(text.length);
+    const text = atob(packed.numbers),
+      bytes = new Uint8Array(text.length);
     for (let j = 0; j < text.length; j++) bytes[j] = text.charCodeAt(j);
     if (packed.top === undefined) unpacked.set(packed, new Float32Array(bytes.buffer));
     else {
-      const shares = new Uint16Array(bytes.buffer), values = new Float32Array(shares.length);
-      for (let j = 0; j < shares.length; j++) values[j] = shares[j] === 65535 ? NaN : shares[j] / 65534 * packed.top;
+      const shares = new Uint16Array(bytes.buffer),
+        values = new Float32Array(shares.length);
+      for (let j = 0; j < shares.length; j++) values[j] = shares[j] === 65535 ? NaN : (shares[j] / 65534) * packed.top;
       unpacked.set(packed, values);
     }
   }
@@ -56,17 +58,21 @@ function short(value) {
   }
   return size >= 100 ? grouped(value) : String(+value.toPrecision(3));
 }
-const raised = power => [...String(power)].map(c => c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[+c]).join("");
+const raised = power => [...String(power)].map(c => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[+c])).join("");
 const grouped = value => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
 
 function bytes(value) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
-  while (value >= 1000 && unit < units.length - 1) { value /= 1000; unit++; }
+  while (value >= 1000 && unit < units.length - 1) {
+    value /= 1000;
+    unit++;
+  }
   return `${value >= 100 || unit === 0 ? Math.round(value) : value.toPrecision(2)} ${units[unit]}`;
 }
 
-const dark = matchMedia("(prefers-color-scheme: dark)"), printing = matchMedia("print");
+const dark = matchMedia("(prefers-color-scheme: dark)"),
+  printing = matchMedia("print");
 const RAMPS = {
   light: ["#f3f6f8", "#cde5df", "#69b7c2", "#2474a9", "#15235a"],
   dark: ["#1b222b", "#1f4468", "#2c82a3", "#7fcfbc", "#f6fac9"],
@@ -74,9 +80,12 @@ const RAMPS = {
 
 function ramp(share) {
   const stops = RAMPS[dark.matches && !printing.matches ? "dark" : "light"];
-  const place = Math.min(1, Math.max(0, share)) * (stops.length - 1), low = Math.min(stops.length - 2, Math.floor(place));
+  const place = Math.min(1, Math.max(0, share)) * (stops.length - 1),
+    low = Math.min(stops.length - 2, Math.floor(place));
   const channel = (hex, j) => parseInt(hex.slice(1 + 2 * j, 3 + 2 * j), 16);
-  const mixed = [0, 1, 2].map(j => channel(stops[low], j) + (place - low) * (channel(stops[low + 1], j) - channel(stops[low], j)));
+  const mixed = [0, 1, 2].map(
+    j => channel(stops[low], j) + (place - low) * (channel(stops[low + 1], j) - channel(stops[low], j)),
+  );
   return `rgb(${mixed.map(Math.round).join(" ")})`;
 }
 
@@ -85,9 +94,12 @@ const tip = {
     const box = $("tip");
     box.replaceChildren(...[content].flat());
     box.hidden = false;
-    const {width, height} = box.getBoundingClientRect(), wide = document.documentElement.clientWidth;
+    const {width, height} = box.getBoundingClientRect(),
+      wide = document.documentElement.clientWidth;
     box.style.left = `${Math.max(4, Math.min(event.pageX + 14, wide - width - 6))}px`;
     box.style.top = `${event.pageY - height - 12 < scrollY ? event.pageY + 18 : event.pageY - height - 12}px`;
   },
-  hide() { $("tip").hidden = true; },
+  hide() {
+    $("tip").hidden = true;
+  },
 };
