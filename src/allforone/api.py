@@ -1,6 +1,7 @@
 """What a practitioner calls: `train`, with a model, the clients, and a loss."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -22,15 +23,18 @@ from .runs import train as train_run
 from .runs.summary import Comparison, FinishedRun
 
 
+@dataclass(frozen=True)
 class Trained(Result):
     """Every client's own model, who listened to whom, and how it went."""
+
+    config: dict[str, Any]
 
     def report(self, path: str | Path) -> Path:
         """Write a page that shows the run; one file that works offline."""
         clients = [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in self.problem.clients]
         size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
-        run = FinishedRun("run", 0, self.metrics, self.history.tensors(), {}, [c.size for c in self.problem.clients],
-                          clients, size)
+        sizes = [client.size for client in self.problem.clients]
+        run = FinishedRun("run", 0, self.metrics, self.history.tensors(), self.config, sizes, clients, size)
         return write_report(Comparison(self.problem.name, [run], self.problem.clusters), Path(path))
 
     def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:
@@ -94,20 +98,22 @@ def train(
         Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
         rounds, inner, evaluate_every,
     )
+    config: dict[str, Any] = {
+        "problem": {"name": "python", "clients": len(clients),
+                    "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
+        "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
+        "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": _told(scheduler),
+        "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
+        "participation": _told(participation) if callable(participation) else participation,
+    }
     folder = None
     if out is not None:
-        config: dict[str, Any] = {
-            "problem": {"name": "python", "clients": len(clients),
-                        "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
-            "algorithm": {"name": type(run.algorithm).__name__}, "rounds": rounds, "inner": inner,
-            "batch_size": batch_size, "optimizer": _told(run.optimizer.make), "scheduler": _told(scheduler),
-            "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every,
-            "participation": _told(participation) if callable(participation) else participation,
-        }
         folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
     with follow(rounds, progress) as on_round:
         result = train_run(run, folder, on_round)
-    return Trained(result.problem, result.stacked, result.history, result.module)
+    every = getattr(getattr(algorithm, "estimator", None), "every", None)  # not in the folder's config
+    told = {**config, "algorithm": {**config["algorithm"], **({"every": every} if every else {})}}
+    return Trained(result.problem, result.stacked, result.history, result.module, told)
 
 
 def _has_classes(clients: list[Client]) -> bool:

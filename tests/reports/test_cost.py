@@ -25,6 +25,8 @@ TWO_LISTEN = [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]]  # two ordered pairs of s
     ("all-for-one", TWO_LISTEN, ("similarity", "trust"), {}, 2 * (4 * 2 + 2 * 4)),
     ("all-for-one", TWO_LISTEN, ("similarity", "trust"), {"every": 2}, 2 * 4 * 2 + 2 * 4),
     ("all-for-one-binary", TWO_LISTEN, ("similarity",), {}, 2 * (4 * 2 + 4 + 6)),
+    ("AllForOne", TWO_LISTEN, ("similarity", "trust"), {}, None),  # of a folder written from Python
+    ("AllForOne", TWO_LISTEN, ("similarity", "trust"), {"every": 2}, 2 * 4 * 2 + 2 * 4),
     ("of my own", TWO_LISTEN, (), {}, None),
 ])
 def test_messages_of_two_rounds_of_two_updates(invented_run, name, matrix, tables, options, expected):

@@ -200,11 +200,28 @@ def test_why_a_partner_is_not_used_is_told_from_what_was_recorded(open_page, inv
     def reason(at, i, k):
         return page.evaluate("([at, i, k]) => why(current(), at, i, k)[1]", [at, i, k])
 
-    assert "similarity 0." in reason(0, 0, 1)
+    assert "similarity is 0" in reason(0, 0, 1)
     assert "0.2" in reason(0, 0, 2) and "threshold λ = 0.3" in reason(0, 0, 2)
     assert "absent" in reason(1, 0, 3)
     assert "counts with weight" in reason(0, 1, 2)
     assert page.troubles == []
+
+
+def test_a_criterion_without_a_known_threshold_is_not_called_similarity_zero(open_page, invented_run, tmp_path):
+    run = invented_run("all-for-one", 1, tables=("similarity",))
+    run.weights["weights"][:, 0, 1], run.weights["similarity"][:, 0, 1] = 0, 0.2
+    page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
+    assert "similarity 0.2" in page.evaluate("why(current(), 1, 0, 1)[1]")
+
+
+def test_messages_of_a_run_from_python_count_its_inner_updates(open_page, tmp_path):
+    problem = afo.digits(clients=3)
+    result = afo.train(problem.model, problem.clients, loss=functional.cross_entropy, algorithm=afo.Oracle(), rounds=2,
+                       inner=5)
+    pairs = int((result.weights[0] != 0).sum()) - 3
+    assert pairs > 0
+    page = open_page(result.report(tmp_path / "report.html").as_uri())
+    assert page.evaluate("data.costs.run.messages") == 2 * 5 * pairs * 2
 
 
 def test_liars_are_named_and_their_own_models_not_judged(open_page, cli, tmp_path):

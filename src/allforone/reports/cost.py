@@ -35,14 +35,16 @@ def cost(runs: list[FinishedRun]) -> Cost:
 
 def messages(run: FinishedRun) -> int | None:
     tables, algorithm = run.weights, run.config.get("algorithm", {})
-    if not tables:
+    if not tables or "inner" not in run.config:
         return None
-    name, inner = str(algorithm.get("name")).replace("-", "").lower(), int(run.config.get("inner", 1))
+    name, inner = str(algorithm.get("name")).replace("-", "").lower(), run.config["inner"]
     weights = tables["weights"]
     present = tables["present"].sum(1) if "present" in tables else torch.full_like(tables["rounds"], weights.shape[1])
     pairs, every_pair = listened(weights), present * (present - 1)
     if "similarity" in tables:
         online = "trust" in tables or algorithm.get("name") == "all-for-one"
+        if online and "every" not in algorithm and algorithm.get("name") != "all-for-one":
+            return None  # started from Python: its folder does not tell how often it looked
         every = int(algorithm.get("every", 1)) if online else None
         return int((2 * inner * pairs).sum() + _looking(tables["rounds"], pairs, every_pair, every))
     if name in ("fedavg", "fedavgfinetune", "ditto", "apfl"):

@@ -72,9 +72,14 @@ function why(frames, at, i, k) {
       `below ${threshold}`,
       `${sentence(B)}'s gradient at ${A}'s model has similarity ${short(r)} with ${A}'s own: below the threshold λ = ${threshold}, so ${B} does not count.`,
     ];
+  if (r > 0)
+    return [
+      "no weight",
+      `${sentence(B)}'s gradient has similarity ${short(r)} with ${A}'s own, but the rule that turns similarity into weight gives it none.`,
+    ];
   return [
     "too different",
-    `At ${A}'s model, ${B}'s gradient differs from ${A}'s own by at least as much as ${A}'s gradient is long: similarity 0. Following it would pull ${A} away from its own optimum.`,
+    `The estimated similarity is 0: as far as can be seen through the noise, ${B}'s gradient at ${A}'s model differs from ${A}'s own by at least as much as ${A}'s own is long.`,
   ];
 }
 
