@@ -47,6 +47,7 @@ pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	@mkdir -p docs/pictures
 	cp out/pictures/synthetic/curves.png docs/pictures/synthetic.png
 	cp out/pictures/digits/curves.png docs/pictures/digits.png
+	$(BIN)/python docs/pictures/explorer.py out/pictures/digits/report.html docs/pictures/explorer.png
 	$(BIN)/python -m benchmarks.rules --out docs/pictures/rules.png
 	$(BIN)/allforone theory sufficient-clusters --out out/pictures/sufficient-clusters
 	for name in all-for-one oracle; do \

@@ -1,6 +1,7 @@
 """What a practitioner calls: `train`, with a model, the clients, and a loss."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -17,22 +18,31 @@ from .problems import Client, Loss, Problem, accuracy, hold_out
 from .problems.data import Finite
 from .progress import follow
 from .reports import write_report
-from .runs import Choice, Folder, Result, Run, resolve_schedule
+from .runs import Choice, Folder, Result, Run, export_module, resolve_schedule
 from .runs import train as train_run
 from .runs.summary import Comparison, FinishedRun
 from .runs.training import HELD_OUT, guarded
 from .theory import scheduler as theory_scheduler
 
 
+@dataclass(frozen=True)
 class Trained(Result):
     """Every client's own model, who listened to whom, and how it went."""
 
+    config: dict[str, Any]
+
     def report(self, path: str | Path) -> Path:
         """Write a page that shows the run; one file that works offline."""
-        weights = {"rounds": torch.tensor(self.history.weight_rounds), "weights": self.weights}
+        clients = [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in self.problem.clients]
+        size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
         sizes = [client.size for client in self.problem.clients]
-        run = FinishedRun("run", 0, self.metrics, weights, {}, sizes)
+        run = FinishedRun("run", 0, self.metrics, self.history.tensors(), self.config, sizes, clients, size)
         return write_report(Comparison(self.problem.name, [run], self.problem.clusters), Path(path))
+
+    def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:
+        """Client `client`'s model into a new folder: its weights, a script that loads them and, if asked, ONNX."""
+        title = f"Client {self.problem.clients[client].name or client}"
+        return export_module(self.model(client), self.problem, client, Path(folder), title, onnx=onnx)
 
 
 def train(
@@ -90,6 +100,7 @@ def train(
     if metric == "auto":
         metric = accuracy if _has_classes(clients) else None
     problem = Problem(clients, model, loss, metric, smoothness=smoothness)
+    unguarded = algorithm
     if guard:
         algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, seed)
     scheduler, chosen = _scheduled(scheduler, schedule, problem, seed, batch_size, rounds, inner)
@@ -99,23 +110,24 @@ def train(
         Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
         rounds, inner, evaluate_every,
     )
+    config: dict[str, Any] = {
+        "problem": {"name": "python", "clients": len(clients),
+                    "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
+        "algorithm": {"name": type(unguarded).__name__}, "rounds": rounds, "inner": inner, "batch_size": batch_size,
+        "optimizer": _told(run.optimizer.make), "scheduler": None if chosen else _told(scheduler),
+        "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every, "guard": guard,
+        "participation": _told(participation) if callable(participation) else participation,
+    }
+    if chosen:
+        config["schedule"] = chosen.model_dump()
     folder = None
     if out is not None:
-        config: dict[str, Any] = {
-            "problem": {"name": "python", "clients": len(clients),
-                        "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
-            "algorithm": {"name": type(getattr(algorithm, "algorithm", algorithm)).__name__}, "rounds": rounds,
-            "inner": inner, "batch_size": batch_size, "optimizer": _told(run.optimizer.make),
-            "scheduler": None if chosen else _told(scheduler),
-            "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every, "guard": guard,
-            "participation": _told(participation) if callable(participation) else participation,
-        }
-        if chosen:
-            config["schedule"] = chosen.model_dump()
         folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
     with follow(rounds, progress) as on_round:
         result = train_run(run, folder, on_round)
-    return Trained(result.problem, result.stacked, result.history, result.module)
+    every = getattr(getattr(unguarded, "estimator", None), "every", None)  # not in the folder's config
+    told = {**config, "algorithm": {**config["algorithm"], **({"every": every} if every else {})}}
+    return Trained(result.problem, result.stacked, result.history, result.module, told)
 
 
 def _scheduled(

@@ -1,9 +1,9 @@
-"""The command line: `allforone run`, `compare`, `resume`, `report`, `data`, `theory`."""
+"""The command line: `allforone run`, `compare`, `resume`, `report`, `watch`, `export`, `data`, `theory`."""
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,12 +16,26 @@ from .errors import AllForOneError, InputError
 from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
-from .reports import draw_curves, remarks, terminal_table, write_report
-from .runs import Comparison, Folder, pairs, parse, plan, prepare, read_comparison, read_yaml, refuse_used, summarise
+from .reports import FORMATS, draw_figures, plain_table, remarks, server, terminal_table, write_report
+from .runs import (
+    Comparison,
+    Folder,
+    Round,
+    export_client,
+    pairs,
+    parse,
+    plan,
+    prepare,
+    read_comparison,
+    read_yaml,
+    refuse_used,
+    summarise,
+)
 from .runs import compare as run_comparison
 from .runs import resume as resume_run
 from .runs import seeds as parse_seeds
 from .runs import train as train_run
+from .tensorboard import require_tensorboard, scalars
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
@@ -55,6 +69,9 @@ ProblemOptions = Annotated[list[str] | None, typer.Option(
     "-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated.")]
 AlgorithmOptions = Annotated[list[str] | None, typer.Option(
     "-a", "--algorithm-option", help="An option of the algorithm, as [bold]weighting=normalised[/]; may be repeated.")]
+
+TensorBoard = Annotated[bool, typer.Option(
+    "--tensorboard", help="Also write RUN/tensorboard; needs the extra allforone[tensorboard].")]
 
 
 def settings(
@@ -97,6 +114,21 @@ def stoppable(again: str) -> Iterator[None]:
         raise Stopped(f"stopped; what was done is kept. Go on with: {again}") from None
 
 
+@contextmanager
+def watched(run: Path, rounds: int, tensorboard: bool) -> Iterator[Callable[[Round], None]]:
+    """Progress on the terminal and, if asked, scalars in RUN/tensorboard."""
+    with ExitStack() as stack:
+        watchers = [stack.enter_context(follow(rounds))]
+        if tensorboard:
+            watchers.append(stack.enter_context(scalars(run / "tensorboard")))
+
+        def on_round(round: Round) -> None:
+            for watch in watchers:
+                watch(round)
+
+        yield on_round
+
+
 def _choice(value: Any) -> dict[str, Any]:
     return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
 
@@ -110,8 +142,7 @@ def run(
     config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
     optimizer: OptimizerName = None, schedule: ScheduleName = None, fleet: FleetName = None,
     participation: ParticipationShare = None, attack: AttackName = None, guard: Guard = None,
-    problem_option: ProblemOptions = None,
-    algorithm_option: AlgorithmOptions = None,
+    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None, tensorboard: TensorBoard = False,
 ) -> None:
     """One algorithm on one problem, into a run folder.
 
@@ -132,18 +163,23 @@ def run(
     if seed is not None:
         given["seed"] = seed
     checked = parse(given, str(config) if config else "options")
+    if tensorboard:
+        require_tensorboard()
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"{name}-{checked.algorithm.name}-{checked.seed}"
     refuse_used(path)
     parts, resolved = prepare(checked)
     folder = Folder.create(path, resolved.model_dump(exclude_none=True), parts.fleet.problem)
-    with stoppable(f"allforone resume {path}"), follow(parts.rounds) as on_round:
+    with stoppable(f"allforone resume {path}"), watched(path, parts.rounds, tensorboard) as on_round:
         train_run(parts, folder, on_round)
     show_run(path)
 
 
 @app.command()
-def resume(run: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted.")]) -> None:
+def resume(
+    run: Annotated[Path, typer.Argument(help="The folder of a run that was interrupted.")],
+    tensorboard: TensorBoard = False,
+) -> None:
     """Go on with an interrupted run; the result is that of a run never interrupted.
 
     Example: allforone resume out/digits-all-for-one-binary-127
@@ -153,7 +189,7 @@ def resume(run: Annotated[Path, typer.Argument(help="The folder of a run that wa
         raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
     if folder.config["problem"]["name"] == "python":
         raise InputError(f"{run}: started from Python; go on there with train(..., out='{run}', resume=True)")
-    with stoppable(f"allforone resume {run}"), follow(int(folder.config["rounds"])) as on_round:
+    with stoppable(f"allforone resume {run}"), watched(run, int(folder.config["rounds"]), tensorboard) as on_round:
         resume_run(run, on_round)
     show_run(run)
 
@@ -220,21 +256,67 @@ def compare(
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
+    table: Annotated[str | None, typer.Option(
+        help=f"Only print the table, as {', '.join(FORMATS)}; nothing is written.")] = None,
 ) -> None:
     """Table, figures and report.html anew from what a folder holds.
 
-    Example: allforone report out/compare-digits
+    Examples:
+
+      allforone report out/compare-digits
+
+      allforone report out/compare-digits --table latex > table.tex
     """
-    show_comparison(read_comparison(folder), folder, weighted)
+    comparison = read_comparison(folder)
+    if table is None:
+        show_comparison(comparison, folder, weighted)
+    elif table == "terminal":
+        screen.print(terminal_table(summarise(comparison, weighted)))
+    else:
+        print(plain_table(summarise(comparison, weighted), table), end="")
+
+
+@app.command()
+def watch(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison that goes on.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any that is free.")] = 8420,
+    host: Annotated[str, typer.Option(help="With 127.0.0.1 nobody else can look.")] = "127.0.0.1",
+) -> None:
+    """The page of a run while it trains, in the browser; Ctrl-C ends the watching, not the run.
+
+    Example: allforone watch out/digits-all-for-one-127
+    """
+    with server(folder, host, port) as serving:
+        screen.print(f"watching {folder} at http://{host}:{serving.server_port}/ (Ctrl-C ends it)", soft_wrap=True,
+                     highlight=False, markup=False)
+        try:
+            serving.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            screen.print("no longer watching")
+
+
+@app.command()
+def export(
+    run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    client: Annotated[str, typer.Option(help="Its number, from 0, or its name.")],
+    out: Annotated[Path | None, typer.Option(help="A new folder; by default RUN/export/client-NUMBER.")] = None,
+    onnx: Annotated[bool, typer.Option("--onnx", help="Also as ONNX; needs the extra allforone[onnx].")] = False,
+) -> None:
+    """One client's model to take away: its weights as safetensors, and a short script that loads them.
+
+    Example: allforone export out/digits-all-for-one-127 --client 3 --onnx
+    """
+    for path in export_client(run, client, out, onnx=onnx):
+        screen.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
 def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
     summary = summarise(comparison, weighted)
     (path / "summary.json").write_text(json.dumps(summary, indent=2) + "\n")
-    draw_curves(comparison, path)
+    figures = draw_figures(comparison, path)
     page = write_report(comparison, path / "report.html")
     screen.print(terminal_table(summary))
-    screen.print(f"summary: {path / 'summary.json'}\nfigures: {path / 'curves.png'}, {path / 'curves.pdf'}\n"
+    screen.print(f"summary: {path / 'summary.json'}\nfigures: {', '.join(map(str, figures))}\n"
                  f"report:  {page}", soft_wrap=True, highlight=False, markup=False)
 
 

@@ -22,9 +22,10 @@ def test_a_comparison_gives_table_summary_figures_and_page(comparison):
     out, printed = comparison
     for name in PAPER_ALGORITHMS:
         assert name in printed
-    assert {path.name for path in out.iterdir()} == {"summary.json", "curves.png", "curves.pdf", "report.html", "runs"}
-    assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
-    assert (out / "curves.pdf").read_bytes().startswith(b"%PDF")
+    figures = {f"{name}.{kind}" for name in ("curves", "weights") for kind in ("png", "pdf")}
+    assert {path.name for path in out.iterdir()} == {"summary.json", "report.html", "runs", *figures}
+    for name in figures:
+        assert (out / name).read_bytes().startswith(b"\x89PNG" if name.endswith("png") else b"%PDF")
 
 
 def test_the_summary_is_what_the_runs_say(comparison):

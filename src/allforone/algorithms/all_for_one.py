@@ -39,7 +39,8 @@ class AllForOne(Weighted):
         if estimate.trust is not None:
             weights = trusted(weights, estimate.trust)
         scale = step_scale(weights, state.optimizer.lr, fleet.smoothness) if fleet.smoothness else None
-        return Info(weights, estimate.similarity, scale), memory
+        noise = estimate.variance / estimate.variance.diagonal()[:, None]
+        return Info(weights, estimate.similarity, scale, noise, estimate.trust), memory
 
 
 def default_weighting(estimator: Estimator, smoothness: float | None) -> Weighting:

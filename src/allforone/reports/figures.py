@@ -1,4 +1,4 @@
-"""Publication figures, as PNG and PDF."""
+"""Publication figures, as PNG and PDF, in one style."""
 
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,21 @@ RC: dict[Any, Any] = {
 }
 
 
+def draw_figures(comparison: Comparison, out: Path) -> list[Path]:
+    """`curves` and, where similarity was estimated, `weights`; each as PNG and PDF."""
+    return [*draw_curves(comparison, out), *draw_weights(comparison, out)]
+
+
 def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
     """The most telling quantity by round and by gradient sample, shaded by its standard deviation."""
     from matplotlib import rc_context  # slow to import, so only when something is drawn
     from matplotlib.figure import Figure
 
     quantity = quantities(comparison)[0]
-    title, lower = QUANTITIES[quantity]
     colours = style.colours(comparison.algorithms)
     with rc_context(RC):
-        figure = Figure(figsize=(8.4, 3.2), layout="constrained")
+        rows = -(-len(comparison.algorithms) // 4)
+        figure = Figure(figsize=(8.4, 3.0 + 0.2 * rows), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         for name in comparison.algorithms:
             line = curve(comparison, name, quantity)
@@ -33,13 +38,47 @@ def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
             for axis, x in zip(axes, (line.rounds, line.samples), strict=True):
                 axis.plot(x, mean, dashes, color=colours[name], label=style.label(name), linewidth=1.6)
                 axis.fill_between(x, mean - std, mean + std, color=colours[name], alpha=0.13, linewidth=0)
-        axes[0].set(xlabel="round", ylabel=title)
+        axes[0].set(xlabel="round", ylabel=QUANTITIES[quantity][0])
         axes[1].set(xlabel="gradient samples per client, estimation included")
         if quantity == "accuracy":
             means = [curve(comparison, name, quantity).mean for name in comparison.algorithms]
             axes[0].set_ylim(max(0.0, min(mean[len(mean) // 6] for mean in means) - 0.1), 1.01)  # not the first rush
-        axes[0].legend(loc="lower right" if not lower else "lower left", fontsize=8)
-        paths = [out / "curves.png", out / "curves.pdf"]
-        for path in paths:
-            figure.savefig(path)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=8)
+        return _save(figure, out / "curves")
+
+
+def draw_weights(comparison: Comparison, out: Path) -> list[Path]:
+    """Who listened to whom in the first rounds, half-way and at the end, clients by true cluster; of the first seed."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    shown = [run for name in comparison.algorithms for run in comparison.of(name)[:1] if "similarity" in run.weights]
+    if not shown:
+        return []
+    clusters = comparison.clusters or [0] * len(shown[0].weights["weights"][0])
+    order = sorted(range(len(clusters)), key=lambda i: (clusters[i], i))
+    with rc_context({**RC, "axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
+        figure = Figure(figsize=(6.6, 2.2 * len(shown) + 0.5), layout="constrained")
+        axes = figure.subplots(len(shown), 3, squeeze=False)
+        for line, run in zip(axes, shown, strict=True):
+            rounds, weights = run.weights["rounds"], run.weights["weights"]
+            picked = [min(1, len(rounds) - 1), len(rounds) // 2, len(rounds) - 1]  # nothing is known in the very first
+            for axis, at in zip(line, picked, strict=True):
+                image = axis.imshow(weights[at][order][:, order].sqrt().numpy(), cmap="cividis", vmin=0,
+                                    vmax=float(weights.max().sqrt()))
+                axis.set(title=f"round {int(rounds[at])}", xticks=[], yticks=[])
+            line[0].set_ylabel(style.label(run.algorithm))
+            bar = figure.colorbar(image, ax=line, shrink=0.85)
+            top = float(weights.max())
+            marks = [share * top for share in (0, 0.05, 0.25, 1)]
+            bar.set_ticks([mark**0.5 for mark in marks], labels=[f"{mark:.2g}" for mark in marks])
+            bar.set_label("weight")
+        return _save(figure, out / "weights")
+
+
+def _save(figure: Any, path: Path) -> list[Path]:
+    paths = [path.with_suffix(".png"), path.with_suffix(".pdf")]
+    for file in paths:
+        figure.savefig(file)
     return paths

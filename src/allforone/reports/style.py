@@ -13,6 +13,7 @@ COLOURS = {
     "apfl": "#6A3D9A",
     "fedavg-finetune": "#F0A070",
     "ifca": "#B8A800",
+    "run": "#B2182B",
 }
 SPARE = ("#444444", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
 
@@ -29,6 +30,7 @@ LABELS = {
     "apfl": "APFL",
     "fedavg-finetune": "FedAvg, fine-tuned",
     "ifca": "IFCA (knows how many clusters)",
+    "run": "This run",
 }
 
 

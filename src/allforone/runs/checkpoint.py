@@ -63,6 +63,14 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
         raise InputError(f"{path}: missing or damaged ({error})") from error
 
 
+def row_bytes(path: Path, prefix: str) -> int:
+    """Bytes of one row of the stacked tensors whose names begin so; only the file's header is read."""
+    with path.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    found = [entry for name, entry in header.items() if name != "__metadata__" and name.startswith(prefix)]
+    return sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // entry["shape"][0] for entry in found)
+
+
 def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Optimizer):
         return {"optimizer": _encode(value.state, name, tensors)}

@@ -4,7 +4,7 @@
     environment.json        versions, machine, command
     clients.json            each client's name, true cluster and number of training samples
     metrics.csv             one line per round and client, appended as the run goes
-    weights.safetensors     who listened to whom: weights and similarity, [rounds, N, N]
+    weights.safetensors     who listened to whom and why: weights, similarity, noise, trust, [rounds, N, N]
     checkpoint.safetensors  the state, to resume from
     models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
 """
@@ -27,7 +27,7 @@ from ..errors import InputError
 from ..fleet import Models
 from ..problems import Problem
 from . import checkpoint
-from .history import COLUMNS, History, Round
+from .history import COLUMNS, History, Round, schema
 
 PACKAGES = ("allforone", "torch", "numpy", "scikit-learn", "safetensors", "polars")
 
@@ -91,10 +91,8 @@ class Folder:
                             for line in r.lines())
 
     def save_weights(self, history: History) -> None:
-        tensors = {"rounds": torch.tensor(history.weight_rounds), "weights": history.weights.float()}
-        if history.similarity is not None:
-            tensors["similarity"] = history.similarity.float()
-        checkpoint.write_tensors(self.path / "weights.safetensors", tensors)
+        if tensors := history.tensors():
+            checkpoint.write_tensors(self.path / "weights.safetensors", tensors)
 
     def save_models(self, models: Models) -> None:
         checkpoint.write_tensors(self.path / "models.safetensors", models)
@@ -102,19 +100,27 @@ class Folder:
     def models(self) -> Models:
         return checkpoint.read_tensors(self.path / "models.safetensors")[0]
 
+    @property
+    def model_bytes(self) -> int | None:
+        """The size of one client's model; None before anything was saved."""
+        for path, prefix in ((self.path / "models.safetensors", ""), (self.checkpoint, "/models/")):
+            if path.exists():
+                return checkpoint.row_bytes(path, prefix)
+        return None
+
     def metrics(self) -> polars.DataFrame:
-        schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
         try:
-            with (self.path / "metrics.csv").open() as file:
-                width = file.readline().count(",") + 1  # a folder of an older version lacks the last columns
-            older, later = dict(list(schema.items())[:width]), list(schema.items())[width:]
-            found = polars.read_csv(self.path / "metrics.csv", schema=older, glob=False)
-            return found.with_columns(polars.lit(None, kind).alias(name) for name, kind in later)
+            written = (self.path / "metrics.csv").read_bytes()
+            whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
+            columns, width = list(schema().items()), whole.split(b"\n", 1)[0].count(b",") + 1
+            found = polars.read_csv(whole, schema=dict(columns[:width]))
+            return found.with_columns(  # a folder of an older version lacks the last columns
+                polars.lit(None, kind).alias(name) for name, kind in columns[width:])
         except (FileNotFoundError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 
     def weights(self) -> dict[str, Tensor]:
-        """rounds [R], weights [R, N, N] and, where it was estimated, similarity [R, N, N]."""
+        """As `History.tensors`; folders of older versions have rounds, weights and similarity only."""
         path = self.path / "weights.safetensors"
         return checkpoint.read_tensors(path)[0] if path.exists() else {}
 

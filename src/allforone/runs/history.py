@@ -64,12 +64,16 @@ def _finite(values: Tensor) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
+#: what is kept of every round: name → its type on disk
+TABLES = {"weights": torch.float32, "similarity": torch.float32, "noise": torch.float16, "trust": torch.float16}
+
+
 class History:
     def __init__(self) -> None:
         self.rows: list[tuple[Any, ...]] = []
         self.weight_rounds: list[int] = []
-        self._weights: list[Tensor] = []
-        self._similarity: list[Tensor] = []
+        self._tables: dict[str, list[Tensor]] = {}
+        self._present: list[Tensor] = []
 
     @classmethod
     def restored(cls, metrics: polars.DataFrame, tensors: dict[str, Tensor], rounds: int) -> "History":
@@ -78,15 +82,22 @@ class History:
         if tensors:
             kept = tensors["rounds"] <= rounds
             history.weight_rounds = tensors["rounds"][kept].tolist()
-            history._weights = list(tensors["weights"][kept].double())
-            history._similarity = list(tensors["similarity"][kept].double()) if "similarity" in tensors else []
+            history._tables = {name: list(tensors[name][kept].double()) for name in TABLES if name in tensors}
+            everybody = torch.ones(tensors["weights"].shape[:2], dtype=torch.bool)
+            history._present = list(tensors.get("present", everybody)[kept])
         return history
 
-    def add_info(self, number: int, info: Info) -> None:
+    def add_info(self, number: int, info: Info, present: Tensor) -> None:
+        """A round that tells nothing of a table (an older version, perhaps) has NaN there."""
         self.weight_rounds.append(number)
-        self._weights.append(info.weights)
-        if info.similarity is not None:
-            self._similarity.append(info.similarity)
+        self._present.append(present)
+        for name in TABLES:
+            table = getattr(info, name)
+            if table is not None or name in self._tables:
+                nothing = torch.full_like(info.weights, torch.nan)
+                known = self._tables.setdefault(name, [])
+                known.extend([nothing] * (len(self.weight_rounds) - 1 - len(known)))
+                known.append(nothing if table is None else table)
 
     def add(self, round: Round) -> None:
         self.rows.extend(round.lines())
@@ -94,16 +105,25 @@ class History:
     @property
     def weights(self) -> Tensor:
         """[rounds, N, N]"""
-        return torch.stack(self._weights) if self._weights else torch.empty(0)
+        return torch.stack(self._tables["weights"]) if self._tables else torch.empty(0)
 
-    @property
-    def similarity(self) -> Tensor | None:
-        return torch.stack(self._similarity) if self._similarity else None
+    def tensors(self) -> dict[str, Tensor]:
+        """rounds [R], present [R, N] and each of TABLES that is known, [R, N, N]; nothing before the first round."""
+        if not self.weight_rounds:
+            return {}
+        tables = {}
+        for name, table in self._tables.items():
+            kind = TABLES[name]
+            tables[name] = torch.stack(table).clamp(max=torch.finfo(kind).max).to(kind)
+        return {"rounds": torch.tensor(self.weight_rounds), "present": torch.stack(self._present), **tables}
 
     @property
     def metrics(self) -> polars.DataFrame:
-        schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
-        return polars.DataFrame(self.rows, schema=schema, orient="row")
+        return polars.DataFrame(self.rows, schema=schema(), orient="row")
+
+
+def schema() -> dict[str, Any]:
+    return {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
 
 
 def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:

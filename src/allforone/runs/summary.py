@@ -1,5 +1,6 @@
 """A comparison in numbers: each client's own model on its own test data, over clients and seeds."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +22,14 @@ class FinishedRun(NamedTuple):
     metrics: polars.DataFrame
     weights: dict[str, Tensor]
     config: dict[str, Any]
-    sizes: list[int]  #: samples each client owns
+    sizes: list[int]  #: samples each client owns; of those who do not lie
+    clients: Sequence[dict[str, Any]] = ()  #: name, true cluster and samples of all
+    model_bytes: int | None = None  #: of one client's model
+    liars: Sequence[int] = ()  #: the clients that lie, in an experiment with attacks
+
+
+def last_round(run: FinishedRun) -> int:
+    return int(run.metrics["round"].to_numpy().max())
 
 
 class Comparison(NamedTuple):
@@ -41,25 +49,32 @@ def read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
     config = folder.config
     name = config.get("label") or config["algorithm"]["name"]
-    sizes, metrics = [client["samples"] for client in folder.clients], folder.metrics()
+    clients = folder.clients
+    sizes, metrics = [client["samples"] for client in clients], folder.metrics()
+    metrics = metrics.filter(polars.len().over("round") == len(sizes))  # the last round may be half written
+    liars: list[int] = []
     if config.get("attack"):  # what becomes of the liars' own models is of no interest
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
-    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes)
+    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes,
+                       liars)
 
 
-def read_comparison(path: Path) -> Comparison:
-    """The finished runs of a comparison's folder, or the one run of a run's folder."""
+def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
+    """The finished runs of a comparison's folder (with `unfinished`, all that began), or the one of a run's folder."""
     single = (path / "config.yaml").is_file()
     places = [path] if single else sorted(file.parent for file in path.glob("runs/*/*/config.yaml"))
     if not places:
         raise InputError(f"{path}: no runs there; give a folder that `allforone run` or `allforone compare` wrote")
-    done = [place for place in places if single or Folder(place).finished]
+    done = [place for place in places if single or unfinished or Folder(place).finished]
     if not done:
         raise InputError(f"{path}: none of its {len(places)} runs is finished; go on with `allforone compare --resume`")
     order = {name: place for place, name in enumerate(ALGORITHMS)}
-    runs = sorted(map(read_run, done), key=lambda run: (
+    begun = [run for run in map(read_run, done) if run.metrics.height]
+    if not begun:
+        raise InputError(f"{path}: no round is done yet; wait a moment")
+    runs = sorted(begun, key=lambda run: (
         order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]

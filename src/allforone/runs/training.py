@@ -161,9 +161,9 @@ def _one_round(
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
     after = Checkpoint(state, number, run.fleet.samples.clone(), run.fleet.dropped.clone(), seconds)
-    history.add_info(number, info)
+    present = run.fleet.present(steps.start)
+    history.add_info(number, info, present)
     if evaluated:
-        present = run.fleet.present(steps.start)
         record = Round(number, evaluation, info, after.samples, seconds, present, after.dropped)
         _record(record, history, folder, on_round)
     return after
@@ -186,7 +186,6 @@ def _record(round: Round, history: History, folder: Folder | None, on_round: OnR
 
 def _save(done: Checkpoint, history: History, folder: Folder | None) -> None:
     if folder:
-        if history.weight_rounds:
-            folder.save_weights(history)
+        folder.save_weights(history)
         checkpoint.save(folder.checkpoint, done)
 

@@ -1,0 +1,181 @@
+// One client: how it learned, whom it listened to and when, and each partner in numbers.
+
+// Whom client i used most over the run; else the next.
+function closestTo(i) {
+  const frames = current(),
+    n = clientCount();
+  if (!frames) return i ? 0 : 1;
+  const weights = meanWeights(frames, 0, frames.rounds.length - 1);
+  const others = Array.from({length: n}, (_, k) => k).filter(k => k !== i);
+  return others.reduce((best, k) => (weights[i * n + k] > weights[i * n + best] ? k : best), others[0] ?? i);
+}
+
+function showClient() {
+  const i = chosen.client,
+    client = data.clients[i],
+    frames = current(),
+    q = quantity();
+  $("client-title").textContent = sentence(clientName(i));
+  const said = [
+    client.samples > 1 ? `${grouped(client.samples)} training samples` : null,
+    frames?.truth ? `true cluster ${frames.truth[i]}` : null,
+    frames?.liars.includes(i) ? "it lies, so its own model is not judged in this seed" : null,
+  ].filter(Boolean);
+  const gained = gains(chosen.algorithm, q)?.find(g => g.client === i);
+  if (gained)
+    said.push(
+      `${tellGain(gained.mean, q)} against training alone${data.seeds.length > 1 ? `, mean over ${count(gained.seeds.length, "seed")}` : ""}`,
+    );
+  $("client-lead").textContent = said.length ? sentence(`${said.join("; ")}.`) : "";
+  showClientCurve();
+  showStrip();
+  showPartners();
+}
+
+function showClientCurve() {
+  const i = chosen.client,
+    q = quantity(),
+    log = isLog(),
+    percent = q.name === "accuracy",
+    n = clientCount();
+  const names = [...new Set([chosen.algorithm, "local", "fedavg"])].filter(name => algorithm(name));
+  const series = names
+    .map(name => {
+      const progress = data.progress[name],
+        each = progress[q.name].each;
+      const column = packed => progress.round.map((_, at) => unpack(packed)[at * n + i]);
+      return {
+        name: algorithm(name).label,
+        colour: colour(name),
+        dash: dash(name),
+        x: progress[chosen.axis],
+        y: column(log ? each.log_mean : each.mean),
+        spread: column(log ? each.log_std : each.std),
+      };
+    })
+    .filter(line => known(line.y).length);
+  keys($("client-legend"), series);
+  lineChart($("client-curve"), {
+    series,
+    log,
+    percent,
+    xTitle: axisTitle[chosen.axis],
+    yTitle: q.title,
+    height: 300,
+    range: percent && series.length ? [floorOf(series), 1.005] : null,
+  });
+}
+
+function showStrip() {
+  const frames = current();
+  if (!frames) {
+    $("strip").replaceChildren(make("p", {class: "note"}, "No weights are recorded yet."));
+    return;
+  }
+  const i = chosen.client,
+    n = clientCount(),
+    {order, splits} = arrangement(frames),
+    top = largest(frames);
+  heatMap($("strip"), {
+    rows: n,
+    columns: frames.rounds.length,
+    splits,
+    onlyRows: true,
+    rowHeight: Math.max(5, Math.min(24, 300 / n)),
+    label: `Weights of ${clientName(i)} by partner and round.`,
+    rowLabel: r => String(order[r]),
+    columnLabel: c => String(frames.rounds[c]),
+    rowChosen: order.indexOf(chosen.partner),
+    now: frames.rounds.length > 1 ? chosen.frame : -1,
+    share: (r, c) => (absent(frames, c).has(i) ? NaN : Math.sqrt(slice(frames.weights, c)[i * n + order[r]] / top)),
+    tell: (r, c) => `Round ${frames.rounds[c]}. ${pairText(frames, c, i, order[r])}`,
+    pick: (r, c) => {
+      if (order[r] !== i) chosen.partner = order[r];
+      fillControls();
+      goTo(c);
+    },
+  });
+}
+
+const tellNoise = ratio => (!Number.isFinite(ratio) ? "–" : ratio >= 99 ? "≥ 100 ×" : `${ratio.toPrecision(2)} ×`);
+
+function showPartners() {
+  const frames = current();
+  if (!frames) return;
+  const i = chosen.client,
+    at = chosen.frame,
+    estimated = Boolean(frames.similarity);
+  const others = Array.from({length: clientCount()}, (_, k) => k).filter(k => k !== i);
+  others.sort(
+    (a, b) =>
+      pairAt(frames, "weights", at, i, b) - pairAt(frames, "weights", at, i, a) ||
+      (pairAt(frames, "similarity", at, i, b) || 0) - (pairAt(frames, "similarity", at, i, a) || 0) ||
+      a - b,
+  );
+  const range = (name, k) => {
+    const found = overSeeds(frames, name, i, k);
+    return !found ? "–" : found[1] === 0 ? "0" : `${found[0].toFixed(2)}–${found[1].toFixed(2)}`;
+  };
+  const number = (name, k) => {
+    const value = pairAt(frames, name, at, i, k),
+      spread = spreadAround(frames, name, at, i, k);
+    if (!Number.isFinite(value) || (value === 0 && !(spread >= 5e-4))) return make("td", {}, value === 0 ? "0" : "–");
+    return make(
+      "td",
+      {},
+      value.toFixed(3),
+      Number.isFinite(spread) ? make("small", {}, ` ± ${spread.toFixed(3)}`) : "",
+    );
+  };
+  const several = framesOf(chosen.algorithm).length > 1;
+  const rows = others.map(k =>
+    make(
+      "tr",
+      {"class": k === chosen.partner ? "chosen" : null, "data-partner": k, "onclick": () => choose(i, k)},
+      make(
+        "th",
+        {scope: "row"},
+        make(
+          "button",
+          {"class": "link", "type": "button", "aria-pressed": String(k === chosen.partner)},
+          clientName(k),
+        ),
+        frames.liars.includes(k) ? " (lies)" : "",
+      ),
+      number("weights", k),
+      several ? make("td", {}, range("weights", k)) : "",
+      estimated ? number("similarity", k) : "",
+      frames.noise ? make("td", {}, tellNoise(pairAt(frames, "noise", at, i, k))) : "",
+      make("td", {class: "verdict"}, why(frames, at, i, k)[0]),
+    ),
+  );
+  const heads = [
+    "partner",
+    "weight",
+    ...(several ? ["over seeds"] : []),
+    ...(estimated ? ["similarity"] : []),
+    ...(frames.noise ? ["noise"] : []),
+    "verdict",
+  ];
+  const focus = $("partners").contains(document.activeElement);
+  $("partners").replaceChildren(
+    make(
+      "thead",
+      {},
+      make(
+        "tr",
+        {},
+        ...heads.map(text => make("th", {scope: "col", style: text === "verdict" ? "text-align:left" : null}, text)),
+      ),
+    ),
+    make("tbody", {}, ...rows),
+  );
+  if (focus) $("partners").querySelector(".chosen button")?.focus();
+  $("partners-note").textContent =
+    `In ${frames.constant ? "every round" : `round ${frames.rounds[at]}`}, of ${algorithm(chosen.algorithm).label}, seed ${frames.seed}.` +
+    (frames.constant ? "" : ` ±: standard deviation over the ${2 * NEAR + 1} rounds shown around it.`) +
+    (several ? " Over seeds: lowest to highest." : "") +
+    (frames.noise ? " Noise: of the partner's gradient, next to the client's own." : "");
+  showStrip();
+  showWhy();
+}

@@ -1,0 +1,206 @@
+// The headline, the curves and the costs.
+
+let data;
+const chosen = {
+  quantity: null,
+  axis: "round",
+  scale: null,
+  hidden: new Set(),
+  algorithm: null,
+  seed: null,
+  frame: 0,
+  client: 0,
+  partner: null,
+  order: "found",
+};
+
+const algorithm = name => data.algorithms.find(a => a.name === name);
+const colour = name => `var(--a${data.algorithms.findIndex(a => a.name === name)})`;
+const dash = name => DASHES[data.algorithms.findIndex(a => a.name === name) % DASHES.length];
+const quantity = () => data.quantities.find(q => q.name === chosen.quantity);
+const isLog = () => chosen.scale === "log" && quantity().logs;
+const clientName = i => (/^\d+$/.test(data.clients[i].name) ? `client ${data.clients[i].name}` : data.clients[i].name);
+const sentence = text => text[0].toUpperCase() + text.slice(1);
+const axisTitle = {round: "round", samples: "gradient samples per client", seconds: "seconds of training"};
+
+function showHeadline() {
+  const names = data.algorithms.length;
+  document.title = `${data.problem} · allforone report`;
+  $("title").textContent = data.problem;
+  $("lead").textContent =
+    `${count(data.clients.length, "client")}, ${count(names, "algorithm")}, ${data.seeds.length > 1 ? "seeds" : "seed"} ${data.seeds.join(", ")}.` +
+    (data.truth
+      ? ` The clients form ${count(new Set(data.truth).size, "true cluster")}, which only an oracle is told.`
+      : "");
+  const body = make("tbody");
+  for (const {name, label} of data.algorithms) {
+    const row = make(
+      "tr",
+      {class: name === chosen.algorithm ? "subject" : null},
+      make("th", {scope: "row"}, swatch(colour(name), dash(name)), label),
+    );
+    for (const cell of data.table.rows[name])
+      row.append(make("td", {class: cell.best && names > 1 ? "best" : null}, cell.text));
+    body.append(row);
+  }
+  const head = ["algorithm", ...data.table.head].map(text => make("th", {scope: "col"}, text));
+  $("table").replaceChildren(make("thead", {}, make("tr", {}, ...head)), body);
+}
+
+const finalValue = (name, q) => {
+  const whole = data.progress[name][q.name].all;
+  return q.name === "excess_loss" ? 10 ** unpack(whole.log_mean).at(-1) : unpack(whole.mean).at(-1);
+};
+const tellValue = (value, q) => (q.name === "accuracy" ? `${(100 * value).toFixed(1)} %` : short(value));
+
+function showCards() {
+  const name = chosen.algorithm || data.algorithms[0].name,
+    q = data.quantities[0],
+    cards = [];
+  const card = (what, number, more, mood = "") =>
+    cards.push(
+      make(
+        "div",
+        {class: "card"},
+        make("div", {class: "what"}, what),
+        make("div", {class: `number ${mood}`}, number),
+        make("div", {class: "more"}, more),
+      ),
+    );
+  const others = ["local", "fedavg", "oracle"].filter(other => other !== name && algorithm(other));
+  card(
+    `${algorithm(name).label}: ${q.title}`,
+    tellValue(finalValue(name, q), q),
+    others.map(other => `${algorithm(other).label.split(" (")[0]} ${tellValue(finalValue(other, q), q)}`).join(" · "),
+  );
+  const gained = gains(name, q);
+  if (gained) {
+    const better = gained.filter(g => g.mean >= 0).length,
+      least = gained.at(-1);
+    card(
+      "No worse off than alone",
+      `${better} of ${gained.length}`,
+      `clients; least: ${clientName(least.client)}, ${tellGain(least.mean, q)}`,
+      better === gained.length ? "good" : "",
+    );
+  }
+  const frames = current();
+  if (frames) {
+    const parts = partitions(frames),
+      truth = frames.truth;
+    if (truth) {
+      const scores = parts.map(p => adjustedRand(p, truth)),
+        best = Math.max(...scores);
+      card(
+        "Agreement with true clusters",
+        scores.at(-1).toFixed(2),
+        "adjusted Rand index at the end" +
+          (scores.length > 1 ? `; best ${best.toFixed(2)}, from round ${frames.rounds[scores.indexOf(best)]}` : ""),
+      );
+    } else card("Clusters found", String(new Set(parts.at(-1)).size), "at the end, by who listened to whom");
+  }
+  const cost = data.costs[name],
+    alone = data.costs.local;
+  const ratio = alone && name !== "local" ? cost.samples / alone.samples : null;
+  card(
+    "Samples drawn per client",
+    grouped(cost.samples),
+    ratio === null
+      ? "those for estimating similarity included"
+      : Math.abs(ratio - 1) < 0.005
+        ? "as many as Local"
+        : `${ratio.toFixed(2)} × those of Local`,
+  );
+  $("cards").replaceChildren(...cards);
+}
+
+function showLegend() {
+  $("legend").replaceChildren(
+    ...data.algorithms.map(({name, label}) =>
+      make(
+        "button",
+        {
+          "type": "button",
+          "aria-pressed": String(!chosen.hidden.has(name)),
+          "title": `show or hide ${label}`,
+          "onclick": () => {
+            chosen.hidden.has(name) ? chosen.hidden.delete(name) : chosen.hidden.add(name);
+            showLegend();
+            showCurves();
+          },
+        },
+        swatch(colour(name), dash(name)),
+        label,
+      ),
+    ),
+  );
+}
+
+function showCurves() {
+  const q = quantity(),
+    log = isLog(),
+    percent = q.name === "accuracy";
+  for (const radio of document.getElementsByName("scale")) {
+    radio.checked = radio.value === (log ? "log" : "linear");
+    radio.disabled = !q.logs;
+  }
+  const series = data.algorithms
+    .filter(a => !chosen.hidden.has(a.name))
+    .map(({name, label}) => {
+      const progress = data.progress[name],
+        whole = progress[q.name].all;
+      return {
+        name: label,
+        colour: colour(name),
+        dash: dash(name),
+        x: progress[chosen.axis],
+        y: Array.from(unpack(log ? whole.log_mean : whole.mean)),
+        spread: Array.from(unpack(log ? whole.log_std : whole.std)),
+      };
+    });
+  lineChart($("curves"), {
+    series,
+    log,
+    percent,
+    xTitle: axisTitle[chosen.axis],
+    yTitle: q.title,
+    height: innerWidth < 600 ? 320 : 420,
+    range: percent ? [floorOf(series), 1.005] : null,
+  });
+}
+
+// Accuracies begin near chance and rush up; what matters comes after that.
+const floorOf = series =>
+  Math.max(0, Math.min(...series.map(line => line.y[Math.floor((line.y.length - 1) / 6)])) - 0.1);
+
+function showCosts() {
+  const columns = [
+    ["samples per client", "samples", grouped],
+    ["messages", "messages", grouped],
+    ["bytes", "bytes", bytes],
+    ["seconds", "seconds", v => v.toFixed(2)],
+  ];
+  const rows = data.algorithms.map(({name, label}) => {
+    const row = make("tr", {}, make("th", {scope: "row"}, swatch(colour(name), dash(name)), label));
+    for (const [, key, tell] of columns) {
+      const value = data.costs[name][key],
+        most = Math.max(...data.algorithms.map(a => data.costs[a.name][key] || 0));
+      row.append(
+        value === null
+          ? make("td", {}, "not known")
+          : make(
+              "td",
+              {},
+              tell(value),
+              make("span", {
+                class: "bar",
+                style: `width:calc(${most ? (100 * value) / most : 0}% - 1.4rem);background:${colour(name)}`,
+              }),
+            ),
+      );
+    }
+    return row;
+  });
+  const head = ["algorithm", ...columns.map(c => c[0])].map(text => make("th", {scope: "col"}, text));
+  $("costs").replaceChildren(make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
+}

@@ -1,0 +1,178 @@
+"""All that the page shows, as numbers: packed, thinned, and ready for JSON."""
+
+import base64
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars
+
+from ..runs import Comparison, FinishedRun, last_round, summarise
+from ..runs.summary import LEAST_EXCESS
+from . import style
+from .cost import cost
+from .table import cells
+
+MOST_FRAMES = 120  # of who listened to whom, per run
+LEAST_FRAMES = 6
+MOST_NUMBERS = 1_800_000  # in all frames together: about five megabytes
+TABLES = ("weights", "similarity", "noise", "trust")
+MOST_NOISE = 100.0  # σ_k²/σ_i² above which the number tells nothing more
+
+#: column → (title, whether lower is better, whether it can be told on a log scale)
+QUANTITIES = {
+    "excess_loss": ("excess loss", True, True),
+    "accuracy": ("test accuracy", False, False),
+    "loss": ("test loss", True, True),
+}
+
+Array = npt.NDArray[np.float64]
+
+
+def page_data(comparison: Comparison) -> dict[str, Any]:
+    names = comparison.algorithms
+    drawn = [name for name in QUANTITIES if not any(run.metrics[name].null_count() for run in comparison.runs)]
+    titles, rows = cells(summarise(comparison))
+    return {
+        "problem": comparison.problem,
+        "seeds": sorted({run.seed for run in comparison.runs}),
+        "clients": _clients(comparison),
+        "truth": comparison.clusters,
+        "algorithms": [_algorithm(comparison, name, colour) for name, colour in style.colours(names).items()],
+        "table": {"head": titles, "rows": {name: [cell._asdict() for cell in row] for name, row in rows.items()}},
+        "quantities": [{"name": name, "title": QUANTITIES[name][0], "lower": QUANTITIES[name][1],
+                        "logs": QUANTITIES[name][2]} for name in drawn],
+        "progress": {name: _progress(comparison, name, drawn) for name in names},
+        "frames": _all_frames(comparison),
+        "exchange": {name: _exchange(comparison, name) for name in names},
+        "costs": {name: cost(comparison.of(name))._asdict() for name in names},
+    }
+
+
+def _clients(comparison: Comparison) -> list[dict[str, Any]]:
+    run = comparison.runs[0]
+    told = run.clients or [{"name": None, "samples": size} for size in run.sizes]
+    return [{"name": client["name"] or str(number), "samples": client["samples"]} for number, client in enumerate(told)]
+
+
+def _algorithm(comparison: Comparison, name: str, colour: str) -> dict[str, Any]:
+    runs = comparison.of(name)
+    chosen = runs[0].config.get("algorithm", {})
+    threshold = chosen.get("threshold", 0.1) if chosen.get("name") == "all-for-one-binary" else None
+    return {"name": name, "label": style.label(name), "colour": colour, "threshold": threshold,
+            "rounds": max(last_round(run) for run in runs)}
+
+
+def _progress(comparison: Comparison, name: str, drawn: list[str]) -> dict[str, Any]:
+    """Round by round and client by client, mean and standard deviation over seeds; the last round of each seed."""
+    runs = comparison.of(name)
+    joined = polars.concat(run.metrics for run in runs)
+    when = joined.group_by("round").agg(polars.col("samples", "seconds").mean()).sort("round")
+    found: dict[str, Any] = {key: when[key].to_list() for key in ("round", "samples")}
+    found["seconds"] = [round(value, 4) for value in when["seconds"].to_list()]
+    found["seeds"] = [run.seed for run in runs]
+    count = len(_clients(comparison))
+    for quantity in drawn:
+        cubes = [_cube(run, quantity, found["round"], count) for run in runs]
+        stacked = np.stack(cubes)  # [seeds, rounds, clients]
+        last = np.stack([cube[_reached(run, found["round"])] for run, cube in zip(runs, cubes, strict=True)])
+        together = stacked.swapaxes(1, 2).reshape(-1, len(found["round"]))  # [seeds · clients, rounds]
+        logs = QUANTITIES[quantity][2]
+        found[quantity] = {"all": _spread(together, logs), "each": _spread(stacked, logs), "last": packed(last)}
+    return found
+
+
+def _reached(run: FinishedRun, rounds: list[int]) -> int:
+    return rounds.index(last_round(run))
+
+
+def _cube(run: FinishedRun, quantity: str, rounds: list[int], count: int) -> Array:
+    """[rounds, clients]; NaN for what is not known, such as the models of those who lie."""
+    cube = np.full((len(rounds), count), np.nan)
+    place = {number: at for at, number in enumerate(rounds)}
+    for number, client, value in run.metrics.select("round", "client", quantity).iter_rows():
+        cube[place[number], client] = value
+    return cube
+
+
+def _spread(values: Array, logs: bool) -> dict[str, Any]:
+    """Mean and standard deviation over the first dimension, and of the logarithms."""
+    found = {"mean": packed(_mean(values)), "std": packed(_std(values))}
+    if logs:
+        powers = np.log10(np.maximum(values, LEAST_EXCESS))
+        found.update(log_mean=packed(_mean(powers)), log_std=packed(_std(powers)))
+    return found
+
+
+def _mean(values: Array) -> Array:
+    known = np.isfinite(values)
+    return np.where(known.any(0), np.where(known, values, 0).sum(0) / np.maximum(known.sum(0), 1), np.nan)
+
+
+def _std(values: Array) -> Array:
+    return np.asarray(np.sqrt(np.maximum(_mean(np.square(values - _mean(values))), 0)))
+
+
+def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
+    """Who listened to whom, and why, of every run, in as many rounds as the page can bear."""
+    shown = {name: [run for run in comparison.of(name) if run.weights] for name in comparison.algorithms}
+    most = _bearable(shown)
+    if most < LEAST_FRAMES:  # so many clients that only one seed of each can be shown
+        shown = {name: runs[:1] for name, runs in shown.items()}
+        most = max(LEAST_FRAMES, _bearable(shown))
+    return {name: [_frames(run, min(most, MOST_FRAMES)) for run in runs] for name, runs in shown.items()}
+
+
+def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
+    numbers = sum(run.weights[name][0].numel() for runs in shown.values() for run in runs if not _constant(run)
+                  for name in TABLES if name in run.weights)
+    return MOST_NUMBERS // max(1, numbers)
+
+
+def _constant(run: FinishedRun) -> bool:
+    return "similarity" not in run.weights and bool((run.weights["weights"] == run.weights["weights"][:1]).all())
+
+
+def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
+    rounds = run.weights["rounds"]
+    last = len(rounds) - 1
+    picked = [last] if _constant(run) else sorted({round(j * last / max(1, most - 1)) for j in range(most)})
+    tables = {name: run.weights[name][picked].double().numpy() for name in TABLES if name in run.weights}
+    if "noise" in tables:
+        tables["noise"] = np.minimum(tables["noise"], MOST_NOISE)
+    present = run.weights.get("present")
+    return {
+        "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(),
+        "liars": list(run.liars), "constant": len(picked) == 1 and last > 0,
+        "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
+        **{name: packed(table, coarse=True) for name, table in tables.items()},
+    }
+
+
+def _truth(run: FinishedRun) -> list[int] | None:
+    clusters = [client["cluster"] for client in run.clients]
+    return None if None in clusters or not clusters else clusters
+
+
+def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
+    """The weight that each client gave to others' gradients, and others to its: mean over rounds and seeds."""
+    tables = [run.weights["weights"].double().mean(0) for run in comparison.of(name) if run.weights]
+    if not tables:
+        return {"received": [], "given": []}
+    mean = sum(tables[1:], tables[0]) / len(tables)
+    others = mean - mean.diagonal().diag()
+    return {"received": [round(v, 4) for v in others.sum(1).tolist()],
+            "given": [round(v, 4) for v in others.sum(0).tolist()]}
+
+
+def packed(values: Array, coarse: bool = False) -> dict[str, Any]:
+    """Base64 of single-precision numbers or, coarse, of sixteen-bit shares of the largest; 65535 is NaN."""
+    if not coarse:
+        return {"shape": values.shape, "numbers": _text(values.astype("<f4"))}
+    top = float(np.nanmax(values, initial=0.0)) or 1.0
+    shares = np.where(np.isfinite(values), np.rint(np.clip(values, 0, top) / top * 65534), 65535)
+    return {"shape": values.shape, "top": top, "numbers": _text(shares.astype("<u2"))}
+
+
+def _text(values: npt.NDArray[Any]) -> str:
+    return base64.b64encode(values.tobytes()).decode()

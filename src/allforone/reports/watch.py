@@ -1,0 +1,107 @@
+"""The page from an address of this machine, with newer numbers for as long as runs go on."""
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
+from pathlib import Path
+from threading import Lock
+from urllib.parse import parse_qs, urlsplit
+
+from ..errors import InputError
+from ..runs import Folder, last_round, read_comparison, read_run
+from .page import page, page_json
+
+SECONDS = 2  # between two questions of the page
+WAITING = ('<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>allforone</title>'
+           '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …</p>')
+
+
+class Watched:
+    """What a folder holds now, as the page's numbers; read anew only when its files have changed."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_dir():
+            raise InputError(f"{path}: no such folder; give one that `allforone run` or `compare` writes into")
+        self.path, self.lock = path, Lock()
+        self.version, self.numbers = "", ""
+
+    def now(self) -> tuple[str, str]:
+        """A name for the state of the files, and the numbers; both empty before the first round."""
+        with self.lock:
+            version = self._state()
+            if version != self.version:
+                try:
+                    self.numbers = page_json(read_comparison(self.path, unfinished=True), live=self._live(version))
+                    self.version = version
+                except InputError:
+                    pass  # nothing to show yet, or a file is just being written: the next question will see it whole
+            return self.version, self.numbers
+
+    def _runs(self) -> list[Folder]:
+        if (self.path / "config.yaml").is_file():
+            return [Folder(self.path)]
+        return [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
+
+    def _state(self) -> str:
+        files = [run.path / name for run in self._runs()
+                 for name in ("metrics.csv", "weights.safetensors", "models.safetensors")]
+        files.append(self.path / "summary.json")
+        seen = [file.stat() for file in files if file.exists()]
+        return f"{len(seen)}-{sum(stat.st_size for stat in seen)}-{max((stat.st_mtime_ns for stat in seen), default=0)}"
+
+    def _live(self, version: str) -> dict[str, object]:
+        runs = self._runs()
+        finished, single = sum(run.finished for run in runs), runs[0].path == self.path
+        done = finished == len(runs) and (single or (self.path / "summary.json").exists())
+        if single:
+            said = f"round {last_round(read_run(self.path))} of {runs[0].config['rounds']}"
+        else:
+            said = f"{len(runs)} runs began, {finished} of them finished"
+        return {"version": version, "done": done, "said": said, "seconds": SECONDS}
+
+
+def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
+    """Ready to serve; port 0 is any that is free."""
+    watched, local = Watched(path), _is_loopback(host)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked = urlsplit(self.path)
+            name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            if local and not _is_loopback(name):  # a web site that points its own name here may not read
+                self._answer(403, "text/plain", f"this address is {host}, not {name}")
+            elif asked.path == "/":
+                version, numbers = watched.now()
+                self._answer(200, "text/html", page(numbers, live=True) if version else WAITING)
+            elif asked.path == "/data.json":
+                version, numbers = watched.now()
+                news = version not in parse_qs(asked.query).get("after", [])
+                self._answer(200 if news else 204, "application/json", (numbers or json.dumps(None)) if news else "")
+            else:
+                self._answer(404, "text/plain", "here are / and /data.json")
+
+        def _answer(self, status: int, kind: str, text: str) -> None:
+            body = text.encode()
+            self.send_response(status)
+            for header, value in (("Content-Type", f"{kind}; charset=utf-8"), ("Cache-Control", "no-store"),
+                                  ("X-Content-Type-Options", "nosniff"), ("Content-Length", str(len(body)))):
+                self.send_header(header, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    try:
+        made = ThreadingHTTPServer((host, port), Handler)
+    except (OSError, OverflowError) as error:
+        raise InputError(f"cannot serve at {host}:{port} ({error}); choose another --port or --host") from error
+    made.daemon_threads = True
+    return made
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,106 @@
+"""A client's own model to take away: its weights, a short script that loads them and, where torch can, ONNX."""
+
+import copy
+import logging
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..errors import InputError, blaming, suggest
+from ..fleet import row
+from ..problems import Problem
+from ..problems.data import draw
+from . import checkpoint
+from .config import load_problem, parse
+from .folder import Folder, refuse_used
+
+LOADER = '''"""{title}: its own model, trained with allforone. Elsewhere: `from load import load`."""
+from pathlib import Path
+
+from safetensors.torch import load_file
+
+
+def load(model):
+    """`model`, of the architecture that was trained, with this client's weights."""
+    model.load_state_dict(load_file(Path(__file__).with_name("model.safetensors")))
+    return model.eval()
+'''
+ARCHITECTURE = '''
+
+if __name__ == "__main__":
+    from allforone.runs import load_problem, parse
+    print(load(load_problem(parse({given!r}).problem, {seed}).initial_model({seed})))
+'''
+
+
+def export_client(path: Path, client: str, out: Path | None = None, *, onnx: bool = False) -> list[Path]:
+    """Client `client`, by number or name, of a finished run, into a new folder."""
+    if (path / "runs").is_dir() and not (path / "config.yaml").is_file():
+        run = next((file.parent for file in sorted(path.glob("runs/*/*/config.yaml"))), path / "runs" / "…")
+        raise InputError(f"{path} holds a comparison: give one of its runs, such as {run}")
+    folder = Folder.open(path)
+    if not folder.finished:
+        raise InputError(f"{path}: this run is not finished; go on with `allforone resume {path}`")
+    number, config = find_client(folder.clients, client), folder.config
+    weights = row(folder.models(), number)
+    out = out or path / "export" / f"client-{number}"
+    title = f"Client {folder.clients[number]['name'] or number}"
+    if config["problem"]["name"] == "python":
+        if onnx:
+            raise InputError(f"{path}: started from Python, so its model is known there only: use result.export there")
+        return write_weights(weights, out, title)
+    problem = load_problem(parse(config, str(path / "config.yaml")).problem, config["seed"])
+    module = copy.deepcopy(problem.initial_model(config["seed"]))
+    module.load_state_dict(weights, strict=False)
+    how = ARCHITECTURE.format(given={"problem": config["problem"]}, seed=config["seed"])
+    return export_module(module, problem, number, out, title, how, onnx=onnx)
+
+
+def export_module(
+    module: nn.Module, problem: Problem, client: int, out: Path, title: str, how: str = "", *, onnx: bool = False
+) -> list[Path]:
+    if onnx:
+        require_onnx()
+    written = write_weights(module.state_dict(), out, title, how)
+    if onnx:
+        inputs, _ = draw(problem.clients[client].train, 2, seed=0, client=client, step=0, purpose="example")
+        written.append(write_onnx(module, inputs, out / "model.onnx"))
+    return written
+
+
+def find_client(clients: list[dict[str, Any]], wanted: str) -> int:
+    names = [client["name"] or str(number) for number, client in enumerate(clients)]
+    if wanted in names:
+        return names.index(wanted)
+    if wanted.isdecimal() and int(wanted) < len(clients):
+        return int(wanted)
+    raise InputError(f"client '{wanted}': the run has {len(clients)}, numbered from 0; {suggest(wanted, names)}")
+
+
+def write_weights(state: dict[str, Tensor], out: Path, title: str, how: str = "") -> list[Path]:
+    refuse_used(out)
+    out.mkdir(parents=True, exist_ok=True)
+    checkpoint.write_tensors(out / "model.safetensors", {name: tensor.clone() for name, tensor in state.items()})
+    (out / "load.py").write_text(LOADER.format(title=title.replace("\\", "/").replace('"', "'")) + how)
+    return [out / "model.safetensors", out / "load.py"]
+
+
+def require_onnx() -> None:
+    for package in ("onnx", "onnxscript"):
+        if find_spec(package) is None:
+            raise InputError(f"ONNX needs the package {package}: pip install 'allforone[onnx]'")
+
+
+def write_onnx(module: nn.Module, inputs: Tensor, path: Path) -> Path:
+    """For batches of any size."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what else could be installed
+    failed = blaming("torch cannot write this model as ONNX", "Its weights are in model.safetensors")
+    with warnings.catch_warnings(action="ignore"), failed:
+        torch.onnx.export(module.eval(), (inputs,), path, dynamo=True, external_data=False, verbose=False,
+                          input_names=["inputs"], output_names=["outputs"],
+                          dynamic_shapes=({0: torch.export.Dim("batch")},))
+    return path

@@ -1,0 +1,84 @@
+"""A real browser, and a comparison to look at with it."""
+
+import os
+import shutil
+
+import polars
+import pytest
+import torch
+from playwright.sync_api import sync_playwright
+
+from allforone.reports import write_report
+from allforone.runs import FinishedRun, compare, plan, read_comparison
+from allforone.runs.history import schema
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
+ALGORITHMS = ["all-for-one", "all-for-one-binary", "oracle", "local", "fedavg"]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None and not os.environ.get("CI"):
+        pytest.skip("no Chromium on this machine: `apt install chromium`")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Opens an address; `page.troubles` lists errors of the console, and requests beyond `allowed`."""
+    opened = []
+
+    def opening(address, allowed=("file:", "data:", "blob:"), **options):
+        page = browser.new_page(**{"viewport": {"width": 1000, "height": 900}, **options})
+        opened.append(page)
+        page.troubles = []
+        page.on("console", lambda message: page.troubles.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: page.troubles.append(str(error)))
+        page.on("request", lambda request: page.troubles.append(request.url)
+                if not request.url.startswith(allowed) else None)
+        page.goto(address)
+        page.wait_for_selector("#costs tbody tr")
+        return page
+
+    yield opening
+    for page in opened:
+        page.close()
+
+
+@pytest.fixture(scope="module")
+def comparison(tmp_path_factory):
+    """The folder of five algorithms and two seeds on digits, six clients in two clusters."""
+    out = tmp_path_factory.mktemp("reports") / "out"
+    base = {"problem": {"name": "digits", "clients": 6}, "rounds": 5, "inner": 2}
+    compare(plan(base, ALGORITHMS, [1, 2], out), out, workers=1)
+    return out
+
+
+@pytest.fixture(scope="module")
+def report(comparison):
+    return write_report(read_comparison(comparison), comparison / "report.html")
+
+
+@pytest.fixture(scope="session")
+def invented_run():
+    """A run of any size, made of random numbers."""
+
+    def make(algorithm, seed, *, clients=4, rounds=3, tables=(), inner=1, **options):
+        random = torch.Generator().manual_seed(seed)
+        rows = []
+        for number in range(rounds + 1):
+            loss, accuracy, excess = torch.rand(3, clients, generator=random).tolist()
+            rows += [(number, c, loss[c], accuracy[c], excess[c], 1.0, 1, 1.0, 1, 16 * number, 0.1 * number)
+                     for c in range(clients)]
+        numbers = {name: torch.rand(rounds, clients, clients, generator=random) for name in ("weights", *tables)}
+        numbers |= {"rounds": torch.arange(1, rounds + 1), "present": torch.ones(rounds, clients, dtype=torch.bool)}
+        told = [{"name": None, "cluster": c % 2, "samples": 10} for c in range(clients)]
+        config = {"algorithm": {"name": algorithm, **options}, "rounds": rounds, "inner": inner, "seed": seed}
+        metrics = polars.DataFrame(rows, schema=schema(), orient="row")
+        return FinishedRun(algorithm, seed, metrics, numbers, config, [10] * clients, told, 1000)
+
+    return make

@@ -1,0 +1,74 @@
+"""What a run records of who listened to whom."""
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from allforone.algorithms import Info
+from allforone.errors import InputError
+from allforone.runs import Folder, parse, read_comparison, resume, run_config
+from allforone.runs.history import History
+
+QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
+
+
+def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
+    run_config(parse({**QUICK, "participation": 0.6}), tmp_path / "run")
+    tables = Folder.open(tmp_path / "run").weights()
+    assert {name: table.shape for name, table in tables.items()} == {
+        "rounds": (4,), "present": (4, 4), **dict.fromkeys(("weights", "similarity", "noise", "trust"), (4, 4, 4))}
+    assert tables["noise"].dtype == tables["trust"].dtype == torch.float16
+    assert (tables["noise"].diagonal(dim1=1, dim2=2) == 1).all()
+    assert ((tables["trust"] > 0) & (tables["trust"] <= 1)).all()
+    absent = ~tables["present"]
+    assert absent.any()
+    assert (tables["weights"][absent] == 0).all()
+
+
+def test_a_folder_of_an_older_version_is_reported_and_resumed(tmp_path, cli):
+    """Such a folder has rounds, weights and similarity only; what it does not know is NaN."""
+    path = tmp_path / "run"
+
+    def stop(round):
+        if round.number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_config(parse(QUICK), path, stop)
+    tables = load_file(path / "weights.safetensors")
+    save_file({name: tables[name] for name in ("rounds", "weights", "similarity")}, path / "weights.safetensors")
+    assert cli("report", path)[0] == 0
+    resume(path)
+    tables = Folder.open(path).weights()
+    assert tables["rounds"].tolist() == [1, 2, 3, 4]
+    known = tables["noise"].isfinite().all((1, 2)).tolist()
+    assert known == sorted(known) and known[-1] and not known[0]
+    assert tables["weights"].isfinite().all()
+    assert cli("report", path)[0] == 0
+
+
+def test_a_round_that_tells_less_than_others_has_nan_in_its_place():
+    history, here = History(), torch.ones(2, dtype=torch.bool)
+    one = torch.eye(2).double()
+    for number, similarity in enumerate((None, one, None), 1):
+        history.add_info(number, Info(one, similarity), here)
+    table = history.tensors()["similarity"]
+    assert table.isnan().all((1, 2)).tolist() == [True, False, True]
+
+
+def test_a_line_in_the_middle_of_being_written_is_not_read(tmp_path):
+    run_config(parse(QUICK), tmp_path / "run")
+    whole = Folder.open(tmp_path / "run").metrics()
+    with (tmp_path / "run" / "metrics.csv").open("a") as file:
+        file.write("5,0,0.25,0.75,,1.0,3,1.0,1,16,0.5\n5,1,0.2")
+    assert Folder.open(tmp_path / "run").metrics().height == whole.height + 1
+    (run,) = read_comparison(tmp_path / "run").runs
+    assert run.metrics.equals(whole)  # round 5 is not whole
+
+
+def test_a_run_without_a_round_is_told(tmp_path):
+    run_config(parse(QUICK), tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.csv"
+    metrics.write_text(metrics.read_text().splitlines(keepends=True)[0])
+    with pytest.raises(InputError, match="no round is done yet"):
+        read_comparison(tmp_path / "run")
