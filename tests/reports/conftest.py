@@ -72,7 +72,8 @@ def invented_run():
         rows = []
         for number in range(rounds + 1):
             loss, accuracy, excess = torch.rand(3, clients, generator=random).tolist()
-            rows += [(number, c, loss[c], accuracy[c], excess[c], 1.0, 1, 1.0, 1, 16 * number, 0.1 * number)
+            rows += [(number, c, loss[c], accuracy[c], excess[c], 1.0, 1, 1.0, 1, 16 * number, 0.1 * number, 0,
+                      None, None, None)
                      for c in range(clients)]
         numbers = {name: torch.rand(rounds, clients, clients, generator=random) for name in ("weights", *tables)}
         numbers |= {"rounds": torch.arange(1, rounds + 1), "present": torch.ones(rounds, clients, dtype=torch.bool)}
