@@ -1,4 +1,4 @@
-"""The command line: `allforone run`, `compare`, `resume`, `report`, `watch`, `export`, `data`, `theory`."""
+"""The command line: `allforone run`, `compare`, `resume`, `report`, `watch`, `export`, `data`, `theory`, `paper`."""
 
 import json
 import sys
@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from . import data_cli, theory_cli
+from . import data_cli, paper_cli, theory_cli
 from .algorithms import ALGORITHMS, PAPER_ALGORITHMS
-from .errors import AllForOneError, InputError
+from .errors import AllForOneError, InputError, Stopped, stoppable
 from .fleet import ATTACKS
 from .problems import PROBLEMS
 from .progress import follow, follow_many
@@ -43,6 +43,7 @@ app = typer.Typer(
 )
 app.add_typer(data_cli.app, name="data")
 app.add_typer(theory_cli.app, name="theory")
+app.add_typer(paper_cli.app, name="paper")
 screen = Console()
 
 Problem = Annotated[str, typer.Argument(
@@ -100,18 +101,6 @@ def settings(
         given["optimizer"] = {**chosen, **({"name": optimizer} if optimizer else {}),
                               **({"lr": lr} if lr is not None else {})}
     return given
-
-
-class Stopped(AllForOneError):  # noqa: N818  (not a mistake: the user pressed Ctrl-C)
-    """Ctrl-C: what was done is kept."""
-
-
-@contextmanager
-def stoppable(again: str) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Stopped(f"stopped; what was done is kept. Go on with: {again}") from None
 
 
 @contextmanager

@@ -39,3 +39,15 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), "")
         raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error
+
+
+class Stopped(AllForOneError):  # noqa: N818  (not a mistake: the user pressed Ctrl-C)
+    """Ctrl-C: what was done is kept."""
+
+
+@contextmanager
+def stoppable(again: str) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Stopped(f"stopped; what was done is kept. Go on with: {again}") from None

@@ -281,3 +281,14 @@ problem = afo.Problem(clients, torch.nn.Linear(3, 1), F.mse_loss)
 
 def test_a_part_of_the_page_is_not_searched_for_further_places():
     assert fill("a/*ONE*/b/*TWO*/c/*other*/", {"ONE": "/*TWO*/", "TWO": "2"}) == "a/*TWO*/b2c/*other*/"
+
+
+def test_what_the_guard_found_is_told_in_the_clients_panel(open_page, invented_run, tmp_path):
+    run = invented_run("all-for-one", 1)
+    guard = {"gain": -0.25, "gain_margin": 0.1, "alone": 1}
+    run = run._replace(metrics=run.metrics.with_columns(
+        **{name: polars.lit(value).cast(run.metrics[name].dtype) for name, value in guard.items()}))
+    page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
+    said = page.locator("#client-lead").inner_text()
+    assert "raised its loss on new data by 25 % (95 %: −35 % to −15 % lower)" in said
+    assert "so the guard gave it its local model" in said

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import polars
 
-from ..runs import Comparison, FinishedRun, last_round, summarise
+from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
 from ..runs.summary import LEAST_EXCESS
 from . import style
 from .cost import cost
@@ -143,10 +143,16 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
     present = run.weights.get("present")
     return {
         "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(),
-        "liars": list(run.liars), "constant": len(picked) == 1 and last > 0,
+        "liars": list(run.liars), "guard": _guard(run), "constant": len(picked) == 1 and last > 0,
         "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
         **{name: packed(table, coarse=True) for name, table in tables.items()},
     }
+
+
+def _guard(run: FinishedRun) -> dict[int, dict[str, Any]]:
+    """What a guard found for each client at the end, in shares of the loss; nothing where none watched."""
+    return {row["client"]: {key: round(row[key], 3) if isinstance(row[key], float) else row[key]
+                            for key in ("gain", "low", "high", "alone")} for row in verdicts(run.metrics).to_dicts()}
 
 
 def _truth(run: FinishedRun) -> list[int] | None:

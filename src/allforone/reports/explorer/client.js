@@ -26,10 +26,19 @@ function showClient() {
     said.push(
       `${tellGain(gained.mean, q)} against training alone${data.seeds.length > 1 ? `, mean over ${count(gained.seeds.length, "seed")}` : ""}`,
     );
+  if (frames?.guard[i]) said.push(tellVerdict(frames.guard[i]));
   $("client-lead").textContent = said.length ? sentence(`${said.join("; ")}.`) : "";
   showClientCurve();
   showStrip();
   showPartners();
+}
+
+// What the guard found by data that no model was trained on.
+function tellVerdict({gain, low, high, alone}) {
+  const percent = share => `${(100 * share).toFixed(0).replace("-", "−")} %`;
+  const change = gain < 0 ? `raised its loss on new data by ${percent(-gain)}` : `lowered its loss on new data by ${percent(gain)}`;
+  const sure = low === null ? "" : ` (95 %: ${percent(low)} to ${percent(high)} lower)`;
+  return `collaboration ${change}${sure}${alone ? ", so the guard gave it its local model" : ""}`;
 }
 
 function showClientCurve() {

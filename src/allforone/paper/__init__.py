@@ -1,0 +1,11 @@
+"""The paper's figures and tables: what is run for each, what it printed, and ours beside it."""
+
+from .experiments import EXPERIMENTS, REAL, Experiment, compute, settings_table
+from .figures import draw_real, draw_synthetic
+from .scores import Scores, scores
+from .tables import side_by_side
+
+__all__ = [
+    "EXPERIMENTS", "REAL", "Experiment", "Scores", "compute", "draw_real", "draw_synthetic", "scores", "settings_table",
+    "side_by_side",
+]

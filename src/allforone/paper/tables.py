@@ -1,0 +1,35 @@
+"""Paper, ours and, for some baselines, what their authors ran, side by side."""
+
+from ..reports.style import label
+from . import printed
+from .experiments import EXPERIMENTS
+from .scores import Scores
+
+Table = list[list[str]]  #: the first row holds the titles
+
+
+def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) -> dict[str, Table]:
+    """For accuracy and loss: algorithms × (problem: paper, ours, as published), each as train / test."""
+    papers = {
+        "accuracy %": (printed.ACCURACY_STD if deviations else printed.ACCURACY,
+                       "accuracy_std" if deviations else "accuracy", ".1f"),
+        "log10 loss": ({} if deviations else printed.LOG_LOSS, "log_loss_std" if deviations else "log_loss", ".2f"),
+    }
+    names = list(dict.fromkeys(name for of in found.values() for name in of if ":" not in name))
+    tables = {}
+    for title, (paper, field, form) in papers.items():
+        rows = [["train / test", *(f"{EXPERIMENTS[problem].title}: {who}" for problem in found
+                                   for who in ("paper", "ours", "as published"))]]
+        for name in names:
+            cells = []
+            for problem, of in found.items():
+                theirs, variant = paper.get(name, {}).get(problem), of.get(f"{name}:as_published=true")
+                ours = getattr(of[name], field) if name in of else None
+                cells += [_cell(pair, form) for pair in (theirs, ours, getattr(variant, field) if variant else None)]
+            rows.append([label(name), *cells])
+        tables[title] = rows
+    return tables
+
+
+def _cell(pair: tuple[float, float] | None, form: str) -> str:
+    return "–" if pair is None else f"{pair[0]:{form}} / {pair[1]:{form}}"

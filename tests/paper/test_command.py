@@ -1,0 +1,98 @@
+"""`allforone paper`: every figure and table from one command."""
+
+import csv
+
+import pytest
+import torch
+
+from allforone.fleet import Stacked
+from allforone.paper import EXPERIMENTS, Scores, printed, side_by_side
+from allforone.paper.scores import judged_on_training_data, train_scores
+from allforone.problems import digits
+from allforone.runs import parse, run_config
+
+from ..problems.test_formats import write_heart
+
+
+def read(path):
+    return list(csv.reader(path.read_text().splitlines()))
+
+
+def test_figures_1_and_2_in_their_quick_version(tmp_path, cli):
+    code, _, err = cli("paper", "figure1", "--quick", "--out", tmp_path)
+    assert code == 0, err
+    code, _, err = cli("paper", "figure2", "--quick", "--seeds", "127,", "--out", tmp_path)
+    assert code == 0, err
+    for name in ("figure1", "figure2"):
+        for suffix in (".png", ".pdf"):
+            assert (tmp_path / "quick" / (name + suffix)).stat().st_size > 5000
+    runs = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("models.safetensors")}
+    assert len(runs) == 2 * 10
+    assert cli("paper", "figure2", "--quick", "--seeds", "127,", "--out", tmp_path)[0] == 0
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("models.safetensors")} == runs
+
+
+def test_tables_have_the_paper_ours_and_as_published_side_by_side(tmp_path, cli, monkeypatch):
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path / "data"))
+    write_heart(tmp_path / "data")
+    options = ("--quick", "--seeds", "127,", "--problems", "heart-disease,ixi", "--out", tmp_path)
+    code, _, err = cli("paper", "table2", *options)
+    assert code == 0, err
+    assert "left out: ixi" in err
+    rows = read(tmp_path / "quick" / "table2-accuracy.csv")
+    assert rows[0][1:] == [f"Heart disease: {who}" for who in ("paper", "ours", "as published")]
+    by_name = {row[0]: row[1:] for row in rows[1:]}
+    assert by_name["Local"][0] == "77.8 / 82.1" and by_name["Local"][2] == "–"
+    assert by_name["Ditto"][2] != "–" and by_name["All-for-one"][0] == "–"
+    code, _, err = cli("paper", "table3", *options)
+    assert code == 0, err
+    assert "\\toprule" in (tmp_path / "quick" / "table3-accuracy.tex").read_text()
+    code, _, err = cli("paper", "figure3", *options)
+    assert code == 0 and (tmp_path / "quick" / "figure3.png").exists(), err
+
+
+def test_settings_are_those_of_the_problems_and_missing_data_are_said(tmp_path, cli, monkeypatch):
+    monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path))
+    assert cli("paper", "settings", "--out", tmp_path)[0] == 0
+    rows = {row[0]: row[1:] for row in read(tmp_path / "settings.csv")}
+    assert rows["step size"][:2] == ["0.25", "0.125"] and rows["rounds"][:2] == ["40", "200"]
+    assert rows["clients"][2] == "no data"
+
+
+def test_without_any_data_the_command_says_how_to_get_them(tmp_path, cli, monkeypatch):
+    monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path))
+    code, _, err = cli("paper", "table2", "--out", tmp_path)
+    assert code == 2 and "allforone data fetch" in err
+    code, _, err = cli("paper", "figure3", "--problems", "minst", "--out", tmp_path)
+    assert code == 2 and "mnist" in err
+
+
+def test_train_scores_are_of_all_training_data_without_augmentation_and_are_kept(tmp_path):
+    config = parse({"problem": {"name": "digits", "clients": 3}, "rounds": 2, "algorithm": "local"})
+    result = run_config(config, tmp_path / "run")
+    found = train_scores(tmp_path / "run")
+    fleet = Stacked(judged_on_training_data(digits(seed=127, clients=3)), seed=0)
+    assert found["loss"] == pytest.approx(fleet.evaluate(result.stacked).loss.tolist())
+    model, client = result.models[1], result.problem.clients[1]
+    inputs, targets = client.train.take(torch.arange(len(client.train)))
+    assert found["accuracy"][1] == pytest.approx(float((model(inputs).argmax(1) == targets).double().mean()))
+    (tmp_path / "run" / "train.json").write_text('{"loss": [1], "accuracy": [1]}')
+    assert train_scores(tmp_path / "run") == {"loss": [1], "accuracy": [1]}
+
+
+def test_deviations_stand_where_means_stood_and_the_paper_prints_none_for_losses():
+    score = Scores((90.0, 80.0), (1.0, 2.0), (-1.0, -0.5), (0.1, 0.2))
+    means, deviations = (side_by_side({"mnist": {"local": score}}, std) for std in (False, True))
+    assert means["accuracy %"][1] == ["Local", "100.0 / 99.1", "90.0 / 80.0", "–"]
+    assert deviations["accuracy %"][1] == ["Local", "0.0 / 0.4", "1.0 / 2.0", "–"]
+    assert deviations["log10 loss"][1] == ["Local", "–", "0.10 / 0.20", "–"]
+
+
+def test_what_the_paper_prints_is_copied_right():
+    """Against the sentences of its text, and sums over its rows."""
+    assert printed.ACCURACY["all-for-one-binary"]["cifar10"] == (69.9, 64.2)
+    assert printed.ACCURACY["fedavg"]["mnist"] == (98.9, 98.7)
+    assert {name for table in (printed.ACCURACY, printed.LOG_LOSS, printed.ACCURACY_STD) for name in table} == {
+        "all-for-one-binary", "all-for-one-continuous", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"}
+    assert all(set(row) <= set(EXPERIMENTS) for row in printed.ACCURACY.values())
