@@ -23,7 +23,7 @@ from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators
 from .measure import seconds
 
 Row = dict[str, Any]
-BATCH, ESTIMATION, INNER = 16, 512, 50
+BATCH, ESTIMATION, INNER, UPDATES = 16, 512, 50, 4
 
 
 def convolutional(name: str) -> Iterator[Row]:
@@ -34,19 +34,23 @@ def convolutional(name: str) -> Iterator[Row]:
     models = fleet.initial()
     per_update, per_estimation = n * 10 * BATCH, n * n * ESTIMATION
     limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 640, 1280)}
-    taken = seconds({**limits, "update": descend(fleet, models, mix, 2), "loop": descend(loop, models, mix, 1)})
+    taken = seconds({
+        **limits, "drawing": plain(problem, 256, 2 * per_update, drawing=True),
+        "update": descend(fleet, models, mix, UPDATES), "loop": descend(loop, models, mix, 1),
+    })
     limit = min(taken[key] for key in limits) / 2
-    yield row(f"{name}: update", "limit", limit, taken["update"] / 2)
-    yield row(f"{name}: update", "loop", taken["loop"], taken["update"] / 2)
+    yield row(f"{name}: update", "limit", limit, taken["update"] / UPDATES)
+    yield row(f"{name}: update", "plain training", taken["drawing"] / 2, taken["update"] / UPDATES)
+    yield row(f"{name}: update", "loop", taken["loop"], taken["update"] / UPDATES)
     taken |= seconds({
         "limit": plain(problem, 512, per_estimation // 8),
         "estimation": lambda: fleet.compare(models, 0, ESTIMATION),
     }, 5)
     best = min(8 * taken["limit"], limit * per_estimation / per_update)
     yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
-    ours = taken["estimation"] + INNER * taken["update"] / 2
+    ours = taken["estimation"] + INNER * taken["update"] / UPDATES
     yield row(f"{name}: round of {INNER} updates, paper's estimation", "limit", best + INNER * limit, ours)
-    yield online_round(name, fleet, loop, taken["update"] / 2)
+    yield online_round(name, fleet, loop, taken["update"] / UPDATES)
     yield whole_run(name, problem)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 
 import torch
 import torch.nn.functional as F
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from allforone.fleet import InProcess, Models, Optimizer
 from allforone.problems import Client, Problem
 from allforone.problems.cifar10 import lenet
+from allforone.problems.data import draw
 from allforone.problems.digits import network as dense
 from allforone.problems.images import crop_and_flip, normalise
 from allforone.problems.ixi import UNet, dice_loss
@@ -64,7 +66,14 @@ def ten_collaborators(clients: int) -> Tensor:
 def descend(
     fleet: InProcess, models: Models, mix: Tensor, updates: int = 1, optimizer: Optimizer = SGD
 ) -> Callable[[], object]:
-    return lambda: fleet.descend(models, mix, optimizer, range(updates))
+    """The next `updates` updates of a run at every call."""
+    starts = count(0, updates)
+
+    def run() -> object:
+        start = next(starts)
+        return fleet.descend(models, mix, optimizer, range(start, start + updates))
+
+    return run
 
 
 def own_optimizer(problem: Problem) -> Optimizer:
@@ -73,9 +82,11 @@ def own_optimizer(problem: Problem) -> Optimizer:
     return Optimizer(partial(getattr(torch.optim, chosen.pop("name")), **chosen))
 
 
-def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True) -> Callable[[], object]:
-    """Ordinary training of one model on prepared batches, in the order in memory that is best for it.
+def plain(problem: Problem, batch: int, samples: int, drawing: bool = False) -> Callable[[], object]:
+    """Ordinary training of one model, in the order in memory that is best for it.
 
+    On one prepared batch again and again, which is the limit of what its passes allow; or, drawing, on batches that are
+    drawn and augmented as ours are.
     `samples` must be a multiple of `batch`, for else the last, smaller batch would be missing.
     """
     assert samples % batch == 0, f"{samples} samples are no whole number of batches of {batch}"
@@ -83,14 +94,18 @@ def plain(problem: Problem, batch: int, samples: int, channels_last: bool = True
     train = problem.clients[0].train
     x, y = train.take(torch.arange(batch) % len(train))  # type: ignore[union-attr, arg-type]
     order = {4: torch.channels_last, 5: torch.channels_last_3d}.get(x.dim())
-    if order and channels_last:
+    if order:
         module, x = module.to(memory_format=order), x.to(memory_format=order)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(module.parameters(), lr=1e-3, momentum=0.9)
 
     def run() -> None:
-        for _ in range(samples // batch):
+        for step in range(samples // batch):
+            inputs, targets = x, y
+            if drawing:
+                inputs, targets = draw(train, batch, seed=0, client=0, step=step, purpose="update")
+                inputs = inputs.to(memory_format=order) if order else inputs
             optimizer.zero_grad()
-            problem.loss(module(x), y).backward()
+            problem.loss(module(inputs), targets).backward()
             optimizer.step()
 
     return run

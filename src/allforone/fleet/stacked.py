@@ -184,8 +184,9 @@ class Stacked(InProcess):
         held = 0
         for k, weight in weights.items():
             inputs, targets = batches[k]
-            size = PASSED_SAMPLES if self.splits else len(inputs)
-            for x, y in zip(inputs.split(size), targets.split(size), strict=True):
+            whole = not self.splits or len(inputs) <= PASSED_SAMPLES
+            for x, y in [(inputs, targets)] if whole else zip(
+                    inputs.split(PASSED_SAMPLES), targets.split(PASSED_SAMPLES), strict=True):
                 if piece and (not self.concatenates or held + len(x) > PASSED_SAMPLES):
                     yield piece
                     piece, held = [], 0
