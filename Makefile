@@ -56,6 +56,8 @@ pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
 	  cp out/pictures/$$name/bound.png docs/pictures/bound-$$name.png || exit 1; \
 	done
 	cp out/pictures/sufficient-clusters.png docs/pictures/
+	$(BIN)/allforone paper figure2 --out out/pictures/paper
+	cp out/pictures/paper/figure2.png docs/pictures/figure2.png
 
 browser:  # pages are tested in a real browser; installed where this user may, else those tests say why they are skipped
 	@command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
