@@ -186,7 +186,7 @@ def resume(
 def show_run(path: Path) -> None:
     comparison = read_comparison(path)
     screen.print(terminal_table(summarise(comparison)))
-    for said in remarks(Folder(path).metrics()):
+    for said in remarks(Folder(path).metrics(), comparison.runs[0].liars):
         screen.print(said, highlight=False, markup=False)
     page = write_report(comparison, path / "report.html")
     screen.print(f"run: {path}\nreport: {page}", soft_wrap=True, highlight=False, markup=False)
@@ -305,6 +305,9 @@ def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
     figures = draw_figures(comparison, path)
     page = write_report(comparison, path / "report.html")
     screen.print(terminal_table(summary))
+    if any(run.config.get("guard") for run in comparison.runs):
+        screen.print("Guarded: all trained on four fifths of their data, and a client whom collaboration hurt has its "
+                     "local model.", highlight=False)
     screen.print(f"summary: {path / 'summary.json'}\nfigures: {', '.join(map(str, figures))}\n"
                  f"report:  {page}", soft_wrap=True, highlight=False, markup=False)
 

@@ -85,8 +85,9 @@ def everything(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = 
 
 def _table(name: str, quick: bool, seeds: str, problems: str, out: Path, deviations: bool) -> None:
     place = _place(out, quick)
-    found = {problem: paper.scores(comparison, place / problem)
-             for problem, comparison in _computed(_chosen(problems), quick, seeds, place).items()}
+    computed = _computed(_chosen(problems), quick, seeds, place)
+    with stoppable(" ".join(["allforone", *sys.argv[1:]])):
+        found = {problem: paper.scores(comparison, place / problem) for problem, comparison in computed.items()}
     for title, rows in paper.side_by_side(found, deviations).items():
         for first in range(1, len(rows[0]), 3):  # one problem at a time, so that it fits a terminal
             problem = rows[0][first].partition(":")[0]

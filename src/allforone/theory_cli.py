@@ -1,5 +1,6 @@
 """`allforone theory`: sufficient clusters, a run next to its bound, and what a client can expect of the others."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -64,7 +65,7 @@ def numbers(text: str, what: str) -> list[float]:
         found = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         found = []
-    if not found or not all(number > 0 for number in found):
+    if not found or not all(0 < number < math.inf for number in found):
         raise InputError(f"{what} '{text}': give numbers above 0, separated by commas, such as 1,0.1")
     return found
 

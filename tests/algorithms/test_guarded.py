@@ -11,7 +11,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.algorithms import FedAvg, Guarded, Local, Oracle
-from allforone.algorithms.guarded import KEPT, judge, latest
+from allforone.algorithms.guarded import KEPT, judge, latest, relative_difference
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, Stacked
 from allforone.problems import Problem, digits, hold_out, synthetic
@@ -67,10 +67,36 @@ def test_a_guarded_run_draws_no_more_samples_for_finite_data() -> None:
     assert guarded.metrics["samples"].to_list() == plain.metrics["samples"].to_list()
 
 
-def test_a_stream_is_judged_on_batches_before_they_are_trained_on_so_only_one_more_is_drawn() -> None:
+def test_a_stream_is_judged_on_batches_before_they_are_trained_on_which_count_once() -> None:
     problem = synthetic(dimension=2, clients=4)
     guarded, plain = (run(problem, algorithm, 10) for algorithm in (Guarded(Oracle()), Oracle()))
-    assert guarded.metrics["samples"].max() == plain.metrics["samples"].max() + problem.settings.batch_size
+    assert guarded.metrics["samples"].to_list() == plain.metrics["samples"].to_list()
+
+
+def test_who_is_absent_is_not_judged() -> None:
+    fleet = Stacked(synthetic(dimension=2, clients=4), seed=127)
+    losses, _ = fleet.validate(fleet.initial(), range(3), torch.tensor([True, False, True, False]))
+    assert losses.isfinite().any(1).tolist() == [True, False, True, False]
+
+
+def test_a_loss_that_is_not_finite_counts_as_much_worse() -> None:
+    alone = torch.ones(4, 20, dtype=torch.float64)
+    together = alone.clone()
+    together[0], together[1, 0], together[2] = math.inf, math.inf, math.nan
+    found = relative_difference(together, alone)
+    assert (found[0] == 2).all() and found[1, 0] == 2 and (found[1, 1:] == 0).all() and (found[2] == 2).all()
+    assert judge(found).alone.tolist() == [True, False, True, False]
+    assert relative_difference(torch.full((1, 3), math.nan), torch.full((1, 3), math.nan)).isnan().all()
+
+
+def test_a_run_without_a_guard_has_no_verdict_and_says_so() -> None:
+    with pytest.raises(InputError, match="no guard watched"):
+        _ = run(synthetic(dimension=2, clients=4), Local(), 2).guard
+
+
+def test_the_gain_is_told_as_a_share_of_the_local_loss() -> None:
+    result = run(synthetic(dimension=10, clients=8), Guarded(Oracle()), 100)
+    assert (result.guard["gain"] <= 1).all() and (result.guard["gain"] > 0.9).all()
 
 
 def test_too_little_data_for_a_guard_names_the_client_and_how_much_it_needs() -> None:

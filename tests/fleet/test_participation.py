@@ -85,3 +85,16 @@ def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
         result = train(Run(fleet, ALGORITHMS[name](), optimizer, 300, 1, 300))
         ends[name] = fleet.evaluate(result.stacked).excess.log10().mean()
     assert ends["all-for-one"] <= -10 and ends["local"] > -4
+
+
+@pytest.mark.parametrize("name", [
+    "all-for-one", "all-for-one-binary", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"])
+def test_a_round_in_which_nobody_is_there_changes_nothing(name):
+    problem = synthetic(dimension=2, clients=4)
+    fleet = Stacked(problem, seed=1, participation=lambda step: [step != 1] * 4)
+    algorithm = ALGORITHMS[name]()
+    state = algorithm.init(fleet.initial(), Optimizer(partial(torch.optim.SGD, lr=0.1)))
+    first, _ = algorithm.step(state, fleet, range(1))
+    second, _ = algorithm.step(first, fleet, range(1, 2))
+    assert all(torch.equal(first.models[key], second.models[key]) for key in first.models)
+    algorithm.step(second, fleet, range(2, 3))

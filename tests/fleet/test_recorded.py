@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from allforone.fleet.recorded import EARNED, Recorded
+from allforone.fleet.recorded import AGAIN, EARNED, Recorded
 
 SCALE = torch.tensor([1.0, 2.0, 3.0])
 
@@ -51,3 +51,14 @@ def test_what_cannot_be_recorded_or_would_be_recorded_wrongly_is_called_as_befor
         found, = recorded(torch.full((2,), float(i)))
         assert torch.equal(found, torch.full((2,), float(i) * (calls if moving else 2 * i)))
         assert calls > before
+
+
+def test_a_function_that_changes_its_ways_is_found_out() -> None:
+    state = {"factor": 1.0}
+    recorded = Recorded(lambda x: (x * state["factor"],))
+    for _ in range(EARNED):
+        recorded(torch.ones(2))
+    state["factor"] = 3.0
+    for _ in range(AGAIN):
+        found, = recorded(torch.ones(2))
+    assert torch.equal(found, torch.full((2,), 3.0))

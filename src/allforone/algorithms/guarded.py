@@ -42,9 +42,10 @@ class Guarded:
         together, info = self.algorithm.step(State(memory["together"], state.optimizer, memory["memory"]), fleet, steps)
         alone, _ = Local().step(State(memory["alone"], memory["alone_optimizer"], {}), fleet, steps)
         coming = range(steps.stop, steps.stop + len(steps))
-        (losses, held), (losses_alone, _) = (fleet.validate(s.models, coming) for s in (together, alone))
+        here = fleet.present(steps.start)
+        (losses, held), (losses_alone, _) = (fleet.validate(s.models, coming, here) for s in (together, alone))
         fresh = relative_difference(losses, losses_alone)
-        differences = latest(memory["differences"], fresh, held, fleet.present(steps.start))
+        differences = latest(memory["differences"], fresh, held, here)
         verdict = judge(differences)
         given = {name: where_rows(verdict.alone, alone.models[name], shared)
                  for name, shared in together.models.items()}
@@ -55,9 +56,19 @@ class Guarded:
 
 
 def relative_difference(together: Tensor, alone: Tensor) -> Tensor:
-    """d_j = (ℓ_j − ℓ'_j) / mean of both over all j: free of the loss's scale, which shrinks as the models learn."""
-    scale = ((together + alone) / 2).nanmean(1, keepdim=True)
-    return torch.where(scale != 0, (together - alone) / scale.abs(), 0 * (together - alone))
+    """d_j = (ℓ_j − ℓ'_j) / mean of both over all j: free of the loss's scale, which shrinks as the models learn.
+
+    A loss that is not finite counts as much worse than one that is.
+    """
+    both = torch.where(together.isfinite() & alone.isfinite(), (together + alone) / 2, torch.nan)
+    scale = both.nanmean(1, keepdim=True).abs()
+    difference = torch.where(scale != 0, (together - alone) / scale, 0 * (together - alone))
+    difference = torch.where(alone.isfinite() & ~together.isfinite() & ~_missing(together, alone), 2.0, difference)
+    return torch.where(together.isfinite() & ~alone.isfinite() & ~_missing(together, alone), -2.0, difference)
+
+
+def _missing(together: Tensor, alone: Tensor) -> Tensor:
+    return together.isnan() & alone.isnan()
 
 
 def latest(differences: Tensor, fresh: Tensor, held: Tensor, present: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..fleet import Fleet, Models, Optimizer
+from ..fleet.optimizer import where_rows
 from .base import Info, State, alone
 
 
@@ -52,8 +53,12 @@ class WgaBc:
                 bias = others - (direction[name] if self.as_published else g)
                 correction[name] = (1 - rate) * c + rate * bias
             running.apply(direction)
-        models, optimizer = running.finish()
-        return State(models, optimizer, {"correction": correction}), Info((1 - a)[:, None] * own + a[:, None] * peers)
+        after, optimizer = running.finish()
+        here = fleet.present(steps.start)
+        models, kept = ({name: where_rows(here, now[name], before[name]) for name in now}
+                        for now, before in ((after, state.models), (correction, state.memory["correction"])))
+        info = Info((1 - a)[:, None] * own + a[:, None] * peers)
+        return State(models, optimizer.only(here, state.optimizer), {"correction": kept}), info
 
     def weights(self, fleet: Fleet) -> tuple[Tensor, Tensor]:
         """a [N] and τ [N, N], which is 0 on the diagonal."""

@@ -109,7 +109,8 @@ class Attacked(Stacked):
         weights = torch.zeros_like(mix)
         for k, fine in kept.items():
             weights[:, k] = torch.where(fine, mix[:, k], 0)
-            self.dropped[k] += int((~fine & (mix[:, k] != 0)).sum())
+            others = torch.arange(len(mix)) != k if len(mix) == len(self.clients) else torch.ones(len(mix)).bool()
+            self.dropped[k] += int((~fine & (mix[:, k] != 0) & others).sum())
         share = mix.sum(1) / weights.sum(1)
         weights *= torch.where(weights.sum(1) != 0, share, 1)[:, None]
         total = torch.zeros(len(mix), self.length, dtype=self.small.dtype)

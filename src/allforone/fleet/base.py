@@ -75,8 +75,10 @@ class Fleet(Protocol):
         """[M, N], the mean loss of each model on each client's batches of these steps."""
         ...
 
-    def validate(self, models: Models, steps: range) -> Validation:
-        """New data are what a client has held out; of a stream, its batches of `steps`, not yet trained on."""
+    def validate(self, models: Models, steps: range, among: Tensor) -> Validation:
+        """New data are what a client has held out; of a stream, its batches of `steps`, not yet trained on, which the
+        ledger counts when they are. `among` [N] says whom to ask.
+        """
         ...
 
     def evaluate(self, models: Models) -> Evaluation: ...
@@ -146,10 +148,9 @@ def pair_statistics(
     rows: Iterable[tuple[Tensor, Tensor, Tensor]], among: list[int], count: int, halves: bool
 ) -> PairStatistics:
     """Rows of those asked to the table of all; NaN for the others. Noise is known from halves only."""
-    tables = []
-    for column in zip(*rows, strict=True):
-        tables.append(torch.full((count, count), torch.nan, dtype=torch.float64))
-        tables[-1][torch.tensor(among)[:, None], torch.tensor(among)] = torch.stack(column)
+    tables = [torch.full((count, count), torch.nan, dtype=torch.float64) for _ in PairStatistics._fields]
+    for table, column in zip(tables, zip(*rows, strict=True), strict=False):  # no column where nobody was asked
+        table[torch.tensor(among)[:, None], torch.tensor(among)] = torch.stack(column)
     return PairStatistics(tables[0], tables[1], tables[2] if halves else None)
 
 

@@ -1,11 +1,13 @@
 """What the fleets of this process share: the clients' data, their batches, one gradient, and evaluation."""
 
 import math
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -180,9 +182,10 @@ class InProcess(ABC):
         start = {name: tensor.clone() for name, tensor in model.items()}
         inputs, _ = draw(self.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         with torch.random.fork_rng(devices=[]), self._trying():
-            before = torch.get_rng_state()
+            before, others = torch.get_rng_state(), (random.getstate(), repr(np.random.get_state()))
             functional_call(self.module, model, inputs)
             draws = not torch.equal(before, torch.get_rng_state())
+            draws = draws or others != (random.getstate(), repr(np.random.get_state()))
         return draws, any(not torch.equal(start[name], model[name]) for name in model)
 
     @contextmanager
@@ -209,7 +212,7 @@ class InProcess(ABC):
             total += torch.stack(rows)
         return total / len(steps)
 
-    def validate(self, models: Models, steps: range) -> Validation:
+    def validate(self, models: Models, steps: range, among: Tensor) -> Validation:
         @torch.no_grad()
         def losses(module: nn.Module, owned: tuple[int, list[Batch]]) -> Tensor:
             k, parts = owned
@@ -217,18 +220,19 @@ class InProcess(ABC):
             with blaming(f"client {k}: the model or the loss fails on held-out data", "Look at its data"):
                 return torch.stack([self.loss(functional_call(module, row(models, k), x.clone()), y) for x, y in parts])
 
-        found = self.workers.each(losses, [(k, self._new_data(k, steps[:PARTS])) for k in range(len(self.clients))])
-        table = torch.full((len(found), PARTS), torch.nan, dtype=torch.float64)
-        for k, values in enumerate(found):
+        asked = among.nonzero().flatten().tolist()
+        found = self.workers.each(losses, [(k, self._new_data(k, steps[:PARTS])) for k in asked])
+        table = torch.full((len(self.clients), PARTS), torch.nan, dtype=torch.float64)
+        for k, values in zip(asked, found, strict=True):
             table[k, : len(values)] = values
         return Validation(table, torch.tensor([client.held is not None for client in self.clients]))
 
     def _new_data(self, client: int, steps: range) -> list[Batch]:
-        held, asked = self.clients[client].held, torch.arange(len(self.clients)) == client
+        held = self.clients[client].held
         if held is None and isinstance(self.clients[client].train, Finite):
             raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
         if held is None:
-            return [self.arranged(self.batches(asked, step, "update", self.batch_size)[client]) for step in steps]
+            return [self.arranged(self._draw(client, step, "update", self.batch_size)) for step in steps]
         return [self.arranged(held.take(part)) for part in torch.arange(len(held)).tensor_split(min(PARTS, len(held)))]
 
     def evaluate(self, models: Models) -> Evaluation:

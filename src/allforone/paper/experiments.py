@@ -55,7 +55,9 @@ def compute(name: str, seeds: list[int], out: Path, quick: bool, follow: Follow)
     jobs = plan(experiment.base(quick), algorithms, seeds, out / name, skip_impossible=True)
     with follow(jobs) as watch:
         failed = compare(jobs, out / name, resumed=True, watch=watch)
-    return read_comparison(out / name), failed
+    found = read_comparison(out / name)
+    asked = [run for run in found.runs if run.seed in seeds and run.algorithm in algorithms]
+    return found._replace(runs=asked), failed
 
 
 def settings_table(quick: bool) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,7 +65,9 @@ def train_scores(path: Path) -> dict[str, list[float]]:
         config = parse(folder.config, str(path / "config.yaml"))
         problem = judged_on_training_data(load_problem(config.problem, config.seed))
         found = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size).evaluate(folder.models())
-        kept.write_text(json.dumps({"loss": found.loss.tolist(), "accuracy": _listed(found.accuracy)}))
+        unfinished = kept.with_name("train.json.unfinished")
+        unfinished.write_text(json.dumps({"loss": found.loss.tolist(), "accuracy": _listed(found.accuracy)}))
+        os.replace(unfinished, kept)
     scored: dict[str, Any] = json.loads(kept.read_text())
     return scored
 

@@ -1,14 +1,16 @@
 """What a run's user must be told in words: whose gradients were dropped, and what the guard found."""
 
-import math
+from collections.abc import Sequence
 
 import polars
 
 from ..runs import verdicts
 
 
-def remarks(metrics: polars.DataFrame) -> list[str]:
-    return [said for said in (_dropped(metrics), _guard(metrics)) if said]
+def remarks(metrics: polars.DataFrame, liars: Sequence[int] = ()) -> list[str]:
+    """Of a run; what becomes of the models of those who lie is of no interest."""
+    honest = metrics.filter(~polars.col("client").is_in(list(liars)))
+    return [said for said in (_dropped(metrics), _guard(honest)) if said]
 
 
 def _dropped(metrics: polars.DataFrame) -> str | None:
@@ -24,10 +26,10 @@ def _guard(metrics: polars.DataFrame) -> str | None:
     if found.is_empty():
         return None
     helped, hurt = found.filter(polars.col("low") > 0), found.filter("alone")
-    mean = float(found["gain"].mean())  # type: ignore[arg-type]
-    margin = 2 * float(found["gain"].std() or 0) / math.sqrt(len(found))  # type: ignore[arg-type]
-    said = (f"guard: by new data, collaboration lowers the loss by {100 * mean:.0f} ± {100 * margin:.0f} % on average; "
-            f"of {len(found)} clients it surely helped {len(helped)} and hurt {len(hurt)}")
+    middle = float(found["gain"].median())  # type: ignore[arg-type]
+    said = (f"guard: by new data, collaboration {'raises' if middle < 0 else 'lowers'} the loss by "
+            f"{100 * abs(middle):.0f} % in the median; of {len(found)} clients it surely helped {len(helped)} "
+            f"and hurt {len(hurt)}")
     return f"{said}: given their local models were clients {_listed(hurt)}" if len(hurt) else said
 
 

@@ -127,8 +127,16 @@ def schema() -> dict[str, Any]:
 
 
 def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:
-    """What the guard said at the end, one row per client; empty where none watched."""
+    """What the guard said at the end, client by client, in shares of the local model's loss; empty if none watched.
+
+    A difference g relative to the mean of both losses is the share 2g/(2 + g) of the local one.
+    """
     last = metrics.filter(polars.col("round") == metrics["round"].max(), polars.col("gain").is_not_null())
     gain, margin = polars.col("gain"), polars.col("gain_margin")
-    return last.select("client", "gain", (gain - margin).alias("low"), (gain + margin).alias("high"),
+
+    def share(value: polars.Expr, name: str) -> polars.Expr:
+        bounded = value.clip(-1.99, 2)
+        return (2 * bounded / (2 + bounded)).alias(name)
+
+    return last.select("client", share(gain, "gain"), share(gain - margin, "low"), share(gain + margin, "high"),
                        polars.col("alone").cast(polars.Boolean))

@@ -71,7 +71,10 @@ class Result:
     def guard(self) -> polars.DataFrame:
         """Of a guarded run, for each client at its end: the gain over its local model on new data, with the 95 %
         interval from low to high, and whether it was given the local model."""
-        return verdicts(self.metrics)
+        found = verdicts(self.metrics)
+        if found.is_empty():
+            raise InputError("no guard watched this run: train with guard=True, and with another algorithm than Local")
+        return found
 
 
 def prepare(config: RunConfig) -> tuple[Run, RunConfig]:

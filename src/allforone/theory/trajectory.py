@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..algorithms import AllForOne, Local, Oracle
+from ..algorithms import AllForOne, Guarded, Local, Oracle
 from ..algorithms.base import Algorithm
 from ..collaboration import effective_variance
 from ..errors import InputError
@@ -41,6 +41,8 @@ def follow(
     if known is None:
         raise InputError(f"{fleet.problem.name}: its constants are not known, so there is no exact bound to draw; "
                          "that needs least squares on Gaussian streams, as `synthetic` is")
+    if isinstance(algorithm, Guarded):
+        raise InputError("a guarded run gives a client one of two models: run it without --guard to see its bound")
     if not isinstance(algorithm, AllForOne | Local | Oracle):
         raise InputError(f"{type(algorithm).__name__}: the bound is about θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), that is "
                          "all-for-one, oracle and local")
