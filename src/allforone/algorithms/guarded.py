@@ -63,12 +63,8 @@ def relative_difference(together: Tensor, alone: Tensor) -> Tensor:
     both = torch.where(together.isfinite() & alone.isfinite(), (together + alone) / 2, torch.nan)
     scale = both.nanmean(1, keepdim=True).abs()
     difference = torch.where(scale != 0, (together - alone) / scale, 0 * (together - alone))
-    difference = torch.where(alone.isfinite() & ~together.isfinite() & ~_missing(together, alone), 2.0, difference)
-    return torch.where(together.isfinite() & ~alone.isfinite() & ~_missing(together, alone), -2.0, difference)
-
-
-def _missing(together: Tensor, alone: Tensor) -> Tensor:
-    return together.isnan() & alone.isnan()
+    difference = torch.where(alone.isfinite() & ~together.isfinite(), 2.0, difference)
+    return torch.where(together.isfinite() & ~alone.isfinite(), -2.0, difference)
 
 
 def latest(differences: Tensor, fresh: Tensor, held: Tensor, present: Tensor) -> Tensor:

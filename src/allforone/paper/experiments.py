@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..algorithms import PAPER_ALGORITHMS
+from ..errors import InputError
 from ..problems import Problem
 from ..runs import Comparison, Job, compare, load_problem, parse, plan, read_comparison
 from ..runs.comparison import Watch
@@ -69,8 +70,6 @@ def settings_table(quick: bool) -> list[list[str]]:
 
 
 def _settings(experiment: Experiment, quick: bool) -> dict[str, str]:
-    from ..errors import InputError
-
     try:
         problem = experiment.make(quick)
     except InputError:
