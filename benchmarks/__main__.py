@@ -34,18 +34,25 @@ def convolutional(name: str) -> Iterator[Row]:
     models = fleet.initial()
     per_update, per_estimation = n * 10 * BATCH, n * n * ESTIMATION
     limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 640, 1280)}
-    taken = seconds({
-        **limits, "drawing": plain(problem, 256, 2 * per_update, drawing=True),
-        "update": descend(fleet, models, mix, UPDATES), "loop": descend(loop, models, mix, 1),
-    })
+    taken = seconds(
+        {
+            **limits,
+            "drawing": plain(problem, 256, 2 * per_update, drawing=True),
+            "update": descend(fleet, models, mix, UPDATES),
+            "loop": descend(loop, models, mix, 1),
+        }
+    )
     limit = min(taken[key] for key in limits) / 2
     yield row(f"{name}: update", "limit", limit, taken["update"] / UPDATES)
     yield row(f"{name}: update", "plain training", taken["drawing"] / 2, taken["update"] / UPDATES)
     yield row(f"{name}: update", "loop", taken["loop"], taken["update"] / UPDATES)
-    taken |= seconds({
-        "limit": plain(problem, 512, per_estimation // 8),
-        "estimation": lambda: fleet.compare(models, 0, ESTIMATION),
-    }, 5)
+    taken |= seconds(
+        {
+            "limit": plain(problem, 512, per_estimation // 8),
+            "estimation": lambda: fleet.compare(models, 0, ESTIMATION),
+        },
+        5,
+    )
     best = min(8 * taken["limit"], limit * per_estimation / per_update)
     yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
     ours = taken["estimation"] + INNER * taken["update"] / UPDATES
@@ -59,15 +66,19 @@ def online_round(name: str, fleet: Stacked, loop: Loop, update: float) -> Row:
     and N² gradients of 512 samples for the weights."""
     models, n = fleet.initial(), len(fleet.clients)
     batch = loop.batches(torch.ones(n), 0, "compare", ESTIMATION)[0]
-    taken = seconds({
-        "statistics": lambda: fleet.compare(models, 0),
-        "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
-        "reference gradient": lambda: [loop.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0)
-                                       for _ in range(4)],
-    })
+    taken = seconds(
+        {
+            "statistics": lambda: fleet.compare(models, 0),
+            "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
+            "reference gradient": lambda: [
+                loop.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0) for _ in range(4)
+            ],
+        }
+    )
     reference = INNER * taken["reference update"] + n * n * taken["reference gradient"] / 4
-    return row(f"{name}: round of {INNER} updates, online", "reference", reference,
-               taken["statistics"] + INNER * update)
+    return row(
+        f"{name}: round of {INNER} updates, online", "reference", reference, taken["statistics"] + INNER * update
+    )
 
 
 def whole_run(name: str, problem: Problem) -> Row:
@@ -103,8 +114,9 @@ def tiny() -> Iterator[Row]:
         optimizer = own_optimizer(problem)
         descend(made["compiled"], made["loop"].initial(), mix, 1, optimizer)()
         warm = time.perf_counter() - start
-        taken = seconds({
-            key: descend(fleet, fleet.initial(), mix, count[key], optimizer) for key, fleet in made.items()})
+        taken = seconds(
+            {key: descend(fleet, fleet.initial(), mix, count[key], optimizer) for key, fleet in made.items()}
+        )
         each = {key: taken[key] / count[key] for key in made}
         yield row(f"{name}: update", "loop", each["loop"], each["stacked"])
         yield row(f"{name}: update, compiled ({warm:.0f} s of warm-up)", "loop", each["loop"], each["compiled"])
@@ -113,10 +125,13 @@ def tiny() -> Iterator[Row]:
 def volumes() -> Iterator[Row]:
     problem = contestants.volumes()
     fleet = Stacked(problem, seed=0, batch_size=8)
-    taken = seconds({
-        "limit": plain(problem, 8, 3 * 8),
-        "update": descend(fleet, fleet.initial(), torch.eye(3, dtype=torch.float64)),
-    }, 3)
+    taken = seconds(
+        {
+            "limit": plain(problem, 8, 3 * 8),
+            "update": descend(fleet, fleet.initial(), torch.eye(3, dtype=torch.float64)),
+        },
+        3,
+    )
     yield row("ixi: update of 3 clients", "limit", taken["limit"], taken["update"])
 
 
@@ -127,9 +142,13 @@ def growth() -> Iterator[Row]:
         mix = ten_collaborators(n)
         taken = seconds({"update": descend(fleet, fleet.initial(), mix, 10)})
         pairs = int((mix != 0).sum())
-        yield {"what": f"digits, {n} clients", "pairs": pairs, "seconds": taken["update"] / 10,
-               "microseconds_per_pair": 1e5 * taken["update"] / pairs,
-               "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}
+        yield {
+            "what": f"digits, {n} clients",
+            "pairs": pairs,
+            "seconds": taken["update"] / 10,
+            "microseconds_per_pair": 1e5 * taken["update"] / pairs,
+            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        }
 
 
 def row(what: str, against: str, theirs: float, ours: float) -> Row:

@@ -22,7 +22,8 @@ SGD = Optimizer(partial(torch.optim.SGD, lr=1e-3, momentum=0.9))
 
 def images(name: str, clients: int = 20, samples: int = 512) -> Problem:
     channels, side, model, augment = {
-        "cifar10": (3, 32, lenet, crop_and_flip), "mnist": (1, 28, cnn, None),
+        "cifar10": (3, 32, lenet, crop_and_flip),
+        "mnist": (1, 28, cnn, None),
     }[name]
     transform = partial(normalise, mean=[0.5] * channels, std=[0.25] * channels)
 
@@ -37,6 +38,7 @@ def images(name: str, clients: int = 20, samples: int = 512) -> Problem:
 
 def vectors(clients: int, samples: int = 64) -> Problem:
     """The digits' shape and network, for any number of clients."""
+
     def client(k: int) -> Client:
         random = torch.Generator().manual_seed(k)
         data = (torch.rand(samples, 64, generator=random), torch.randint(0, 10, (samples,), generator=random))

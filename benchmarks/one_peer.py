@@ -57,9 +57,17 @@ def allforone(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
 
     clients = [afo.Client(train, test) for train, test in zip(task.train, task.test, strict=True)]
     return afo.train(
-        copy.deepcopy(task.model), clients, loss=F.cross_entropy, rounds=rounds, inner=task.steps,
-        algorithm=Ditto(PENALTY) if algorithm == "ditto" else afo.FedAvg(), batch_size=task.batch, lr=task.lr,
-        evaluate_every=rounds, seed=SEED, progress=False,
+        copy.deepcopy(task.model),
+        clients,
+        loss=F.cross_entropy,
+        rounds=rounds,
+        inner=task.steps,
+        algorithm=Ditto(PENALTY) if algorithm == "ditto" else afo.FedAvg(),
+        batch_size=task.batch,
+        lr=task.lr,
+        evaluate_every=rounds,
+        seed=SEED,
+        progress=False,
     ).models
 
 
@@ -74,9 +82,15 @@ def fluke(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
     environment.set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)  # rounds are all that is timed
     loaders = partial(FastDataLoader, num_labels=10, batch_size=task.batch)
     data = DummyDataContainer(
-        [loaders(*train, shuffle=True) for train in task.train], [loaders(*test) for test in task.test], None, 10)
-    client = {"batch_size": task.batch, "local_epochs": 1, "loss": nn.CrossEntropyLoss,
-              "optimizer": {"name": "SGD", "lr": task.lr}, "scheduler": {"step_size": 1, "gamma": 1}}
+        [loaders(*train, shuffle=True) for train in task.train], [loaders(*test) for test in task.test], None, 10
+    )
+    client = {
+        "batch_size": task.batch,
+        "local_epochs": 1,
+        "loss": nn.CrossEntropyLoss,
+        "optimizer": {"name": "SGD", "lr": task.lr},
+        "scheduler": {"step_size": 1, "gamma": 1},
+    }
     if algorithm == "ditto":
         client |= {"model": copy.deepcopy(task.model), "tau": 1, "lam": PENALTY}
     settings = DDict(client=client, server={"weighted": True}, model=copy.deepcopy(task.model))
@@ -93,7 +107,8 @@ def plain(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
     common, sizes = copy.deepcopy(task.model), [len(y) for _, y in task.train]
     local, personal = ([copy.deepcopy(common) for _ in sizes] for _ in range(2))
     local_optimizers, personal_optimizers = (
-        [torch.optim.SGD(model.parameters(), lr=task.lr) for model in models] for models in (local, personal))
+        [torch.optim.SGD(model.parameters(), lr=task.lr) for model in models] for models in (local, personal)
+    )
     for _ in range(rounds):
         for k, data in enumerate(task.train):
             local[k].load_state_dict(common.state_dict())
@@ -101,9 +116,12 @@ def plain(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
             if algorithm == "ditto":
                 epoch(personal[k], personal_optimizers[k], data, task.batch, near=list(common.parameters()))
         states = [model.state_dict() for model in local]
-        common.load_state_dict({
-            name: sum(size / sum(sizes) * state[name] for size, state in zip(sizes, states, strict=True))
-            for name in states[0]})
+        common.load_state_dict(
+            {
+                name: sum(size / sum(sizes) * state[name] for size, state in zip(sizes, states, strict=True))
+                for name in states[0]
+            }
+        )
     return personal if algorithm == "ditto" else [common] * len(sizes)
 
 
@@ -134,6 +152,7 @@ WAYS: dict[str, Callable[[Task, str, int], list[nn.Module]]] = {"allforone": all
 
 def measure(who: str, task: Task, algorithm: str, rounds: int) -> dict[str, Any]:
     """What one round more costs: set-up and whatever happens once are in the short run too, and cancel out."""
+
     def seconds(rounds: int) -> tuple[float, list[nn.Module]]:
         start = time.perf_counter()
         models = WAYS[who](task, algorithm, rounds)

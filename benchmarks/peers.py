@@ -43,20 +43,40 @@ def compare(problem: str, pythons: dict[str, str | Path], repetitions: int, thre
                     said = child(python, who, task, algorithm, "--rounds", ROUNDS[problem], "--threads", threads)
                     found[algorithm, who].append(json.loads(said))
     return [
-        {"problem": problem, "algorithm": algorithm, "who": who,
-         **{key: statistics.median(run[key] for run in runs) for key in runs[0]}}
+        {
+            "problem": problem,
+            "algorithm": algorithm,
+            "who": who,
+            **{key: statistics.median(run[key] for run in runs) for key in runs[0]},
+        }
         for (algorithm, who), runs in found.items()
     ]
 
 
 def table(rows: list[Row], threads: int) -> Table:
-    shown = Table("problem", "algorithm", "who", "s / round", "samples / round", "samples / s", "peak MB", "accuracy %",
-                  title=f"{threads} thread{'s' * (threads > 1)}")
+    shown = Table(
+        "problem",
+        "algorithm",
+        "who",
+        "s / round",
+        "samples / round",
+        "samples / s",
+        "peak MB",
+        "accuracy %",
+        title=f"{threads} thread{'s' * (threads > 1)}",
+    )
     for row in rows:
         speed = row["samples_per_round"] / row["seconds_per_round"]
-        shown.add_row(row["problem"], row["algorithm"], row["who"], f"{row['seconds_per_round']:.3g}",
-                      f"{row['samples_per_round']:.0f}", f"{speed:,.0f}", f"{row['peak_mb']:.0f}",
-                      f"{100 * row['accuracy']:.1f}")
+        shown.add_row(
+            row["problem"],
+            row["algorithm"],
+            row["who"],
+            f"{row['seconds_per_round']:.3g}",
+            f"{row['samples_per_round']:.0f}",
+            f"{speed:,.0f}",
+            f"{row['peak_mb']:.0f}",
+            f"{100 * row['accuracy']:.1f}",
+        )
     return shown
 
 

@@ -84,13 +84,30 @@ RULES = [
     Rule("One's own noise is a floor", TEN, "d = 10", 100, patched=lambda: patch.object(online, "FLOOR", 0.0)),
     Rule("Only the past decides", TEN, "d = 10", 100, Hasty()),
     Rule("The past is remembered", TWO, "4 of 20 send noise", 40, Online(memory=0), attack="noise:4"),
-    Rule("Nearness is not saved up", TWO, "4 of 20 send noise", 40, attack="noise:4",
-         patched=lambda: patch.object(online, "bounded", lambda distance, size: distance)),
-    Rule("Who does not pull is no partner", TWO, "4 of 20 send zeros", 40, attack="zeros:4",
-         patched=lambda: patch.object(online, "IDLE", -1.0)),
+    Rule(
+        "Nearness is not saved up",
+        TWO,
+        "4 of 20 send noise",
+        40,
+        attack="noise:4",
+        patched=lambda: patch.object(online, "bounded", lambda distance, size: distance),
+    ),
+    Rule(
+        "Who does not pull is no partner",
+        TWO,
+        "4 of 20 send zeros",
+        40,
+        attack="zeros:4",
+        patched=lambda: patch.object(online, "IDLE", -1.0),
+    ),
     Rule("Trust is bounded", partial(TWO, spread=1.0), "d = 2, every optimum another", 40, Trustful()),
-    Rule("Progress makes the past tell less", partial(TWO, spread=1.0), "d = 2, every optimum another", 40,
-         patched=lambda: patch.object(online, "progress", lambda before, now: torch.ones_like(now))),
+    Rule(
+        "Progress makes the past tell less",
+        partial(TWO, spread=1.0),
+        "d = 2, every optimum another",
+        40,
+        patched=lambda: patch.object(online, "progress", lambda before, now: torch.ones_like(now)),
+    ),
     Rule("Noise weighs less", unequal, "half of the labels very noisy", 100, Equal()),
 ]
 
@@ -136,8 +153,11 @@ def draw(drawn: dict[Rule, dict[str, Tensor]], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    looks = {"with the rule": (COLOURS["all-for-one-binary"], "-"), "without it": (COLOURS["fedavg"], "-"),
-             "Local": ("0.55", "--")}
+    looks = {
+        "with the rule": (COLOURS["all-for-one-binary"], "-"),
+        "without it": (COLOURS["fedavg"], "-"),
+        "Local": ("0.55", "--"),
+    }
     with rc_context(RC):
         figure = Figure(figsize=(8.4, 7.6), layout="constrained")
         axes = figure.subplots(3, 3)

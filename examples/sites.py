@@ -1,7 +1,7 @@
 """Your own sites: change `site_data` to read yours, then
 
-    allforone run examples/sites.py:problem
-    allforone compare examples/sites.py:problem --seeds 3
+allforone run examples/sites.py:problem
+allforone compare examples/sites.py:problem --seeds 3
 """
 
 import torch

@@ -34,8 +34,9 @@ def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch)
 def test_the_commands_of_the_readme_run_in_their_order(tmp_path, monkeypatch, cli):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    lines = [line for block in blocks(ROOT / "README.md", "") for line in block.splitlines()
-             if line.startswith("allforone")]
+    lines = [
+        line for block in blocks(ROOT / "README.md", "") for line in block.splitlines() if line.startswith("allforone")
+    ]
     assert len(lines) >= 5
     for line in lines:
         code, _, err = cli(*shlex.split(line, comments=True)[1:])

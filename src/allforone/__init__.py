@@ -9,7 +9,25 @@ from .problems import Client, Problem, Settings, accuracy, digits, synthetic
 __version__ = "0.1.0"
 
 __all__ = [
-    "Algorithm", "AllForOne", "AllForOneError", "Client", "Criterion", "Diverged", "FedAvg", "InputError", "Local",
-    "Online", "Oracle", "Paper", "Problem", "Settings", "Trained", "accuracy", "binary", "continuous", "digits",
-    "synthetic", "train",
+    "Algorithm",
+    "AllForOne",
+    "AllForOneError",
+    "Client",
+    "Criterion",
+    "Diverged",
+    "FedAvg",
+    "InputError",
+    "Local",
+    "Online",
+    "Oracle",
+    "Paper",
+    "Problem",
+    "Settings",
+    "Trained",
+    "accuracy",
+    "binary",
+    "continuous",
+    "digits",
+    "synthetic",
+    "train",
 ]

@@ -82,8 +82,12 @@ def train(
     where collaboration hurts; `result.guard` tells.
     out: a new folder for the run; with resume=True one to go on from. progress: unless told, on a terminal only.
     """
-    for name, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size),
-                        ("evaluate_every", evaluate_every)):
+    for name, value in (
+        ("rounds", rounds),
+        ("inner", inner),
+        ("batch_size", batch_size),
+        ("evaluate_every", evaluate_every),
+    ):
         if not isinstance(value, int) or value < 1:
             raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
     for name, number in (("lr", lr), ("smoothness", smoothness)):
@@ -108,14 +112,26 @@ def train(
         FLEETS[fleet](problem, seed=seed, batch_size=batch_size, participation=participation),
         algorithm,
         Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
-        rounds, inner, evaluate_every,
+        rounds,
+        inner,
+        evaluate_every,
     )
     config: dict[str, Any] = {
-        "problem": {"name": "python", "clients": len(clients),
-                    "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()}},
-        "algorithm": {"name": type(unguarded).__name__}, "rounds": rounds, "inner": inner, "batch_size": batch_size,
-        "optimizer": _told(run.optimizer.make), "scheduler": None if chosen else _told(scheduler),
-        "seed": seed, "fleet": fleet, "evaluate_every": evaluate_every, "guard": guard,
+        "problem": {
+            "name": "python",
+            "clients": len(clients),
+            "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()},
+        },
+        "algorithm": {"name": type(unguarded).__name__},
+        "rounds": rounds,
+        "inner": inner,
+        "batch_size": batch_size,
+        "optimizer": _told(run.optimizer.make),
+        "scheduler": None if chosen else _told(scheduler),
+        "seed": seed,
+        "fleet": fleet,
+        "evaluate_every": evaluate_every,
+        "guard": guard,
         "participation": _told(participation) if callable(participation) else participation,
     }
     if chosen:
@@ -131,8 +147,13 @@ def train(
 
 
 def _scheduled(
-    scheduler: Schedule | None, schedule: str | dict[str, Any] | None, problem: Problem, seed: int, batch_size: int,
-    rounds: int, inner: int,
+    scheduler: Schedule | None,
+    schedule: str | dict[str, Any] | None,
+    problem: Problem,
+    seed: int,
+    batch_size: int,
+    rounds: int,
+    inner: int,
 ) -> tuple[Schedule | None, Choice | None]:
     """The scheduler of a schedule, and the schedule with all its constants."""
     if schedule is None:

@@ -38,7 +38,10 @@ from .runs import train as train_run
 from .tensorboard import require_tensorboard, scalars
 
 app = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode="rich", pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
     help="Personal models for many sites that borrow each other's gradients exactly as long as that helps.",
 )
 app.add_typer(data_cli.app, name="data")
@@ -46,45 +49,94 @@ app.add_typer(theory_cli.app, name="theory")
 app.add_typer(paper_cli.app, name="paper")
 screen = Console()
 
-Problem = Annotated[str, typer.Argument(
-    help=f"What is learned: {', '.join(PROBLEMS)}, or your own as [bold]my_file.py:problem[/].", show_default=False)]
+Problem = Annotated[
+    str,
+    typer.Argument(
+        help=f"What is learned: {', '.join(PROBLEMS)}, or your own as [bold]my_file.py:problem[/].", show_default=False
+    ),
+]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="A YAML file with any of these settings.")]
 Rounds = Annotated[int | None, typer.Option(help="Rounds; by default the problem's.")]
 Inner = Annotated[int | None, typer.Option(help="Updates per round with the same weights.")]
 BatchSize = Annotated[int | None, typer.Option(help="Samples per client and update.")]
 Lr = Annotated[float | None, typer.Option(help="Step size.")]
 OptimizerName = Annotated[str | None, typer.Option("--optimizer", help="SGD, Adam, … : any of torch.optim.")]
-ScheduleName = Annotated[str | None, typer.Option(
-    "--schedule", help="A step size of the theory: constant, horizon or decreasing; constants that are not known are "
-                       "given as decreasing:convexity=0.1:smoothness=4.")]
-ParticipationShare = Annotated[float | None, typer.Option(
-    help="With which probability a client takes part in a round, as 0.3; by default all always do.")]
-AttackName = Annotated[str | None, typer.Option(
-    help=f"For experiments: how many clients lie, and how, as flip:4. Known: {', '.join(ATTACKS)}.")]
-Guard = Annotated[bool | None, typer.Option(
-    "--guard", help="Train every client alone as well, on four fifths of its data, and give it that model where "
-                    "collaboration hurts by the held-out fifth.", show_default=False)]
-FleetName = Annotated[str | None, typer.Option(
-    "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain).")]
-ProblemOptions = Annotated[list[str] | None, typer.Option(
-    "-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated.")]
-AlgorithmOptions = Annotated[list[str] | None, typer.Option(
-    "-a", "--algorithm-option", help="An option of the algorithm, as [bold]weighting=normalised[/]; may be repeated.")]
+ScheduleName = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        help="A step size of the theory: constant, horizon or decreasing; constants that are not known are "
+        "given as decreasing:convexity=0.1:smoothness=4.",
+    ),
+]
+ParticipationShare = Annotated[
+    float | None,
+    typer.Option(help="With which probability a client takes part in a round, as 0.3; by default all always do."),
+]
+AttackName = Annotated[
+    str | None,
+    typer.Option(help=f"For experiments: how many clients lie, and how, as flip:4. Known: {', '.join(ATTACKS)}."),
+]
+Guard = Annotated[
+    bool | None,
+    typer.Option(
+        "--guard",
+        help="Train every client alone as well, on four fifths of its data, and give it that model where "
+        "collaboration hurts by the held-out fifth.",
+        show_default=False,
+    ),
+]
+FleetName = Annotated[
+    str | None,
+    typer.Option(
+        "--fleet", help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain)."
+    ),
+]
+ProblemOptions = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated."),
+]
+AlgorithmOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-a",
+        "--algorithm-option",
+        help="An option of the algorithm, as [bold]weighting=normalised[/]; may be repeated.",
+    ),
+]
 
-TensorBoard = Annotated[bool, typer.Option(
-    "--tensorboard", help="Also write RUN/tensorboard; needs the extra allforone[tensorboard].")]
+TensorBoard = Annotated[
+    bool, typer.Option("--tensorboard", help="Also write RUN/tensorboard; needs the extra allforone[tensorboard].")
+]
 
 
 def settings(
-    problem: str, config: Path | None, rounds: int | None, inner: int | None, batch_size: int | None, lr: float | None,
-    optimizer: str | None, fleet: str | None, problem_options: list[str] | None, algorithm_options: list[str] | None,
-    participation: float | None = None, attack: str | None = None, guard: bool | None = None,
+    problem: str,
+    config: Path | None,
+    rounds: int | None,
+    inner: int | None,
+    batch_size: int | None,
+    lr: float | None,
+    optimizer: str | None,
+    fleet: str | None,
+    problem_options: list[str] | None,
+    algorithm_options: list[str] | None,
+    participation: float | None = None,
+    attack: str | None = None,
+    guard: bool | None = None,
     schedule: str | None = None,
 ) -> dict[str, Any]:
     """The YAML file, overridden by the options."""
     given = read_yaml(config) if config else {}
-    for key, value in (("rounds", rounds), ("inner", inner), ("batch_size", batch_size), ("fleet", fleet),
-                       ("participation", participation), ("attack", attack), ("guard", guard)):
+    for key, value in (
+        ("rounds", rounds),
+        ("inner", inner),
+        ("batch_size", batch_size),
+        ("fleet", fleet),
+        ("participation", participation),
+        ("attack", attack),
+        ("guard", guard),
+    ):
         if value is not None:
             given[key] = value
     if ":" in problem:  # so that the run can be resumed from another folder
@@ -98,8 +150,11 @@ def settings(
         given["schedule"] = {**pairs(constants, "--schedule"), "name": name}
     if optimizer or lr is not None:
         chosen = {} if optimizer else _choice(given.get("optimizer"))
-        given["optimizer"] = {**chosen, **({"name": optimizer} if optimizer else {}),
-                              **({"lr": lr} if lr is not None else {})}
+        given["optimizer"] = {
+            **chosen,
+            **({"name": optimizer} if optimizer else {}),
+            **({"lr": lr} if lr is not None else {}),
+        }
     return given
 
 
@@ -128,10 +183,20 @@ def run(
     algorithm: Annotated[str | None, typer.Option(help=f"One of {', '.join(ALGORITHMS)}.")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides the data, the initial model and every batch.")] = None,
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/PROBLEM-ALGORITHM-SEED.")] = None,
-    config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, schedule: ScheduleName = None, fleet: FleetName = None,
-    participation: ParticipationShare = None, attack: AttackName = None, guard: Guard = None,
-    problem_option: ProblemOptions = None, algorithm_option: AlgorithmOptions = None, tensorboard: TensorBoard = False,
+    config: ConfigFile = None,
+    rounds: Rounds = None,
+    inner: Inner = None,
+    batch_size: BatchSize = None,
+    lr: Lr = None,
+    optimizer: OptimizerName = None,
+    schedule: ScheduleName = None,
+    fleet: FleetName = None,
+    participation: ParticipationShare = None,
+    attack: AttackName = None,
+    guard: Guard = None,
+    problem_option: ProblemOptions = None,
+    algorithm_option: AlgorithmOptions = None,
+    tensorboard: TensorBoard = False,
 ) -> None:
     """One algorithm on one problem, into a run folder.
 
@@ -143,8 +208,22 @@ def run(
 
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
     """
-    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack, guard, schedule)
+    given = settings(
+        problem,
+        config,
+        rounds,
+        inner,
+        batch_size,
+        lr,
+        optimizer,
+        fleet,
+        problem_option,
+        algorithm_option,
+        participation,
+        attack,
+        guard,
+        schedule,
+    )
     if algorithm:
         given["algorithm"] = {**_choice(given.get("algorithm")), "name": algorithm}
     elif isinstance(given.get("algorithm"), dict):
@@ -195,17 +274,27 @@ def show_run(path: Path) -> None:
 @app.command()
 def compare(
     problem: Problem,
-    algorithms: Annotated[str, typer.Option(
-        help=f"Names separated by commas, or all, the paper's. Known: {', '.join(ALGORITHMS)}.")] = "all",
-    seeds: Annotated[str, typer.Option(
-        help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")] = "127,496,1729",
+    algorithms: Annotated[
+        str, typer.Option(help=f"Names separated by commas, or all, the paper's. Known: {', '.join(ALGORITHMS)}.")
+    ] = "all",
+    seeds: Annotated[
+        str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")
+    ] = "127,496,1729",
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/compare-PROBLEM.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds already.")] = False,
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
-    config: ConfigFile = None, rounds: Rounds = None, inner: Inner = None, batch_size: BatchSize = None, lr: Lr = None,
-    optimizer: OptimizerName = None, schedule: ScheduleName = None, fleet: FleetName = None,
-    participation: ParticipationShare = None, attack: AttackName = None, guard: Guard = None,
+    config: ConfigFile = None,
+    rounds: Rounds = None,
+    inner: Inner = None,
+    batch_size: BatchSize = None,
+    lr: Lr = None,
+    optimizer: OptimizerName = None,
+    schedule: ScheduleName = None,
+    fleet: FleetName = None,
+    participation: ParticipationShare = None,
+    attack: AttackName = None,
+    guard: Guard = None,
     problem_option: ProblemOptions = None,
     algorithm_option: AlgorithmOptions = None,
 ) -> None:
@@ -221,8 +310,22 @@ def compare(
 
       allforone compare digits -p split=dirichlet --out out/dirichlet --resume
     """
-    given = settings(problem, config, rounds, inner, batch_size, lr, optimizer, fleet, problem_option, algorithm_option,
-                     participation, attack, guard, schedule)
+    given = settings(
+        problem,
+        config,
+        rounds,
+        inner,
+        batch_size,
+        lr,
+        optimizer,
+        fleet,
+        problem_option,
+        algorithm_option,
+        participation,
+        attack,
+        guard,
+        schedule,
+    )
     given.pop("seed", None)
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"compare-{name}"
@@ -245,8 +348,9 @@ def compare(
 def report(
     folder: Annotated[Path, typer.Argument(help="The folder of a run or a comparison.")],
     weighted: Annotated[bool, typer.Option("--weighted", help="Weight clients by their data in the table.")] = False,
-    table: Annotated[str | None, typer.Option(
-        help=f"Only print the table, as {', '.join(FORMATS)}; nothing is written.")] = None,
+    table: Annotated[
+        str | None, typer.Option(help=f"Only print the table, as {', '.join(FORMATS)}; nothing is written.")
+    ] = None,
 ) -> None:
     """Table, figures and report.html anew from what a folder holds.
 
@@ -276,8 +380,12 @@ def watch(
     Example: allforone watch out/digits-all-for-one-127
     """
     with server(folder, host, port) as serving:
-        screen.print(f"watching {folder} at http://{host}:{serving.server_port}/ (Ctrl-C ends it)", soft_wrap=True,
-                     highlight=False, markup=False)
+        screen.print(
+            f"watching {folder} at http://{host}:{serving.server_port}/ (Ctrl-C ends it)",
+            soft_wrap=True,
+            highlight=False,
+            markup=False,
+        )
         try:
             serving.serve_forever(poll_interval=0.2)
         except KeyboardInterrupt:
@@ -306,10 +414,17 @@ def show_comparison(comparison: Comparison, path: Path, weighted: bool) -> None:
     page = write_report(comparison, path / "report.html")
     screen.print(terminal_table(summary))
     if any(run.config.get("guard") for run in comparison.runs):
-        screen.print("Guarded: all trained on four fifths of their data, and a client whom collaboration hurt has its "
-                     "local model.", highlight=False)
-    screen.print(f"summary: {path / 'summary.json'}\nfigures: {', '.join(map(str, figures))}\n"
-                 f"report:  {page}", soft_wrap=True, highlight=False, markup=False)
+        screen.print(
+            "Guarded: all trained on four fifths of their data, and a client whom collaboration hurt has its "
+            "local model.",
+            highlight=False,
+        )
+    screen.print(
+        f"summary: {path / 'summary.json'}\nfigures: {', '.join(map(str, figures))}\nreport:  {page}",
+        soft_wrap=True,
+        highlight=False,
+        markup=False,
+    )
 
 
 def main() -> None:

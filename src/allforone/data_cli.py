@@ -26,8 +26,11 @@ def list_sets() -> None:
         place = sources.folder(name)
         found = [file for file in source.files if (place / file.name).is_file()]
         there = f"{len(found)} of {len(source.files)} files" if found or not place.is_dir() else "another layout"
-        screen.print(f"[bold]{name}[/]  {source.title}. Licence: {source.licence}\n    {there} in {place}",
-                     soft_wrap=True, highlight=False)
+        screen.print(
+            f"[bold]{name}[/]  {source.title}. Licence: {source.licence}\n    {there} in {place}",
+            soft_wrap=True,
+            highlight=False,
+        )
 
 
 class Bar:

@@ -18,9 +18,13 @@ from .reports.plain_table import escaped
 from .runs import Comparison
 from .runs import seeds as parse_seeds
 
-app = typer.Typer(no_args_is_help=True, help=(
-    "The paper's figures and tables. What is computed once is used again, and an interrupted command goes on where it "
-    "was: give it again. At the paper's settings Mnist, Cifar10 and Ixi take many hours; --quick takes minutes."))
+app = typer.Typer(
+    no_args_is_help=True,
+    help=(
+        "The paper's figures and tables. What is computed once is used again, and an interrupted command goes on where it "
+        "was: give it again. At the paper's settings Mnist, Cifar10 and Ixi take many hours; --quick takes minutes."
+    ),
+)
 screen = Console()
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version of each, in minutes, in OUT/quick.")]
@@ -151,7 +155,9 @@ def _save(name: str, rows: Rows, place: Path) -> None:
     body = [" & ".join(map(escaped, row)) + " \\\\\n" for row in rows]
     (place / f"{name}.tex").write_text(
         f"\\begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}\n  \\toprule\n  {body[0]}  \\midrule\n  "
-        + "  ".join(body[1:]) + "  \\bottomrule\n\\end{tabular}\n")
+        + "  ".join(body[1:])
+        + "  \\bottomrule\n\\end{tabular}\n"
+    )
     _tell([place / f"{name}{suffix}" for suffix in (".csv", ".md", ".tex")])
 
 

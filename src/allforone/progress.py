@@ -10,8 +10,12 @@ from .runs import Job, Round
 from .runs import Progress as JobProgress
 
 COLUMNS = (
-    TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeElapsedColumn(),
-    TimeRemainingColumn(), TextColumn("{task.fields[numbers]}"),
+    TextColumn("{task.description}"),
+    BarColumn(bar_width=24),
+    MofNCompleteColumn(),
+    TimeElapsedColumn(),
+    TimeRemainingColumn(),
+    TextColumn("{task.fields[numbers]}"),
 )
 
 

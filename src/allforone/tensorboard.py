@@ -24,8 +24,11 @@ def scalars(folder: Path) -> Iterator[Callable[[Round], None]]:
 
         def on_round(round: Round) -> None:
             evaluation, number = round.evaluation, round.number
-            for name, values, worst in (("loss", evaluation.loss, "max"), ("accuracy", evaluation.accuracy, "min"),
-                                        ("excess_loss", evaluation.excess, "max")):
+            for name, values, worst in (
+                ("loss", evaluation.loss, "max"),
+                ("accuracy", evaluation.accuracy, "min"),
+                ("excess_loss", evaluation.excess, "max"),
+            ):
                 if values is not None:
                     writer.add_scalar(f"{name}/mean", values.mean(), number)
                     writer.add_scalar(f"{name}/worst", getattr(values, worst)(), number)

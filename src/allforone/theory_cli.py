@@ -93,15 +93,19 @@ def sufficient_clusters(
         assert known is not None
         ours, theirs = (of(known.matrices, known.optima) for of in (of_quadratics, printed.of_quadratics))
         corrected, original = sizes.values()
-        corrected[spread] = torch.stack([
-            sufficient_cluster(ours, chosen, known.convexity, float(e))[0].sum() for e in epsilon])
-        original[spread] = torch.stack([
-            printed.sufficient_cluster(theirs, chosen, known.convexity, float(e))[0].sum() for e in epsilon])
+        corrected[spread] = torch.stack(
+            [sufficient_cluster(ours, chosen, known.convexity, float(e))[0].sum() for e in epsilon]
+        )
+        original[spread] = torch.stack(
+            [printed.sufficient_cluster(theirs, chosen, known.convexity, float(e))[0].sum() for e in epsilon]
+        )
         cells = []
         for size in (corrected[spread], original[spread]):
             everybody, alone = epsilon[size == clients], epsilon[size == 1]
-            cells += [f"{float(everybody.min()):.1e}" if len(everybody) else "never",
-                      f"{float(alone.max()):.1e}" if len(alone) else "never"]
+            cells += [
+                f"{float(everybody.min()):.1e}" if len(everybody) else "never",
+                f"{float(alone.max()):.1e}" if len(alone) else "never",
+            ]
         table.add_row(f"{spread:g}", *cells)
     show(table, f"Client 1 of {clients}: ε down to which its sufficient cluster is everybody, and where it is alone")
     paths = draw_cluster_sizes(epsilon, sizes, clients, out)
@@ -126,8 +130,10 @@ def bound(
         raise InputError(f"{run}: started from Python, so its problem cannot be made again; use `allforone run`")
     config = parse(folder.config, str(folder.path / "config.yaml"))
     if quadratics(load_problem(config.problem, config.seed)) is None:
-        raise InputError(f"{run}: the constants of {config.problem.name} are not known, so there is no exact bound; it "
-                         "needs least squares on Gaussian streams, as `synthetic`. Estimates: `allforone theory plan`")
+        raise InputError(
+            f"{run}: the constants of {config.problem.name} are not known, so there is no exact bound; it "
+            "needs least squares on Gaussian streams, as `synthetic`. Estimates: `allforone theory plan`"
+        )
     parts, _ = prepare(config)
     found = follow(parts.fleet, parts.algorithm, parts.optimizer, parts.rounds, parts.inner)
     table = plain_table("update", "measured", "theorem 1", "sharper", "noise / alone")
@@ -147,8 +153,10 @@ def plan(
     problem: Annotated[str, typer.Argument(help=f"{', '.join(PROBLEMS)}, or your own as my_file.py:problem.")],
     epsilon: Annotated[str, typer.Option(help="Excess losses to reach, as 1,0.1.")] = "1,0.1",
     criterion: CriterionName = "continuous",
-    problem_option: Annotated[list[str] | None, typer.Option(
-        "-p", "--problem-option", help="An option of the problem, as noise=1; may be repeated.")] = None,
+    problem_option: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--problem-option", help="An option of the problem, as noise=1; may be repeated."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="As of a run.")] = 127,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per client and update.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="For estimates: how long each client trains alone.")] = None,
@@ -167,7 +175,8 @@ def plan(
     chosen = criterion_of(criterion)
     made = load_problem(Choice(name=problem, **pairs(problem_option or [], "-p")), seed)
     constants = known_constants(made, seed, batch_size) or estimate(
-        made, seed, batch_size=batch_size, rounds=rounds, points=points, samples=samples)
+        made, seed, batch_size=batch_size, rounds=rounds, points=points, samples=samples
+    )
     names = [escape(client.name or str(number)) for number, client in enumerate(made.clients)]
     say_constants(constants)
     show(partners_table(constants, chosen, names), f"With whom each client could collaborate (criterion {criterion})")
@@ -178,20 +187,28 @@ def plan(
 
 def say_constants(constants: Constants) -> None:
     found = constants.for_schedule()
-    screen.print("Constants: " + ", ".join(f"{name} {value:.3g}" for name, value in found.items()), highlight=False,
-                 soft_wrap=True)
+    screen.print(
+        "Constants: " + ", ".join(f"{name} {value:.3g}" for name, value in found.items()),
+        highlight=False,
+        soft_wrap=True,
+    )
     if constants.estimated is None:
         screen.print("They are exact, for models between the start and the optima.", highlight=False)
         return
     told = constants.estimated
-    curvature = ("the least eigenvalue seen" if told.convex else
-                 "the least ‖∇R‖²/(2(R − least R)) seen, for some Hessians are not positive definite")
+    curvature = (
+        "the least eigenvalue seen"
+        if told.convex
+        else "the least ‖∇R‖²/(2(R − least R)) seen, for some Hessians are not positive definite"
+    )
     screen.print(
         f"[bold]These are estimates[/], from {told.seen.own.shape[-1]} random points on the path of each client "
         f"training alone: what was not seen may be worse. Convexity: {curvature}. Eigenvalues: ± "
         f"{100 * told.error:.1g} %. Excess: above the least loss seen. Heterogeneity: with 95 % confidence at most "
         f"{100 * told.share_above:.0f} % of a path's points break the line that a pair was given.",
-        highlight=False, soft_wrap=True)
+        highlight=False,
+        soft_wrap=True,
+    )
     schedule = ":".join(["horizon", *(f"{name}={value:.3g}" for name, value in found.items())])
     screen.print(f"To use them in a run: --schedule {schedule}", highlight=False, soft_wrap=True)
 
@@ -226,10 +243,16 @@ def savings_table(constants: Constants, criterion: Criterion, names: list[str], 
     if constants.estimated:
         seen = constants.estimated.seen.effective_variance(criterion, constants.variance, epsilon)
         noises["as seen"] = torch.minimum(seen, constants.variance)
-    samples = {title: constants.batch_size * bounds.updates_needed(
-        epsilon, constants.excess, beta, mu, noise, weight_sum=weight_sum) for title, noise in noises.items()}
-    table = plain_table("client", "partners", *(
-        column for title in samples for column in ((title,) if title == "alone" else (title, "saved %"))))
+    samples = {
+        title: constants.batch_size
+        * bounds.updates_needed(epsilon, constants.excess, beta, mu, noise, weight_sum=weight_sum)
+        for title, noise in noises.items()
+    }
+    table = plain_table(
+        "client",
+        "partners",
+        *(column for title in samples for column in ((title,) if title == "alone" else (title, "saved %"))),
+    )
     for i, name in enumerate(names):
         before, *others = (int(needed[i]) for needed in samples.values())
         cells = [cell for after in others for cell in (f"{after:,}", f"{100 * (before - after) / max(before, 1):.0f}")]

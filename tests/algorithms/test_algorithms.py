@@ -62,8 +62,9 @@ def test_all_for_one_reads_like_its_equation():
                 x, y = draw(client.train, 5, seed=3, client=k, step=0, purpose="update")
                 (alpha[k] * F.cross_entropy(model(x), y)).backward()
         for name, parameter in model.named_parameters():
-            torch.testing.assert_close(models[name][i], (parameter - 0.05 * parameter.grad).detach(),
-                                       rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(
+                models[name][i], (parameter - 0.05 * parameter.grad).detach(), rtol=1e-4, atol=1e-6
+            )
 
 
 @pytest.mark.parametrize("name", sorted({*ALGORITHMS} - {"ditto", "apfl", "fedavg-finetune"}))
@@ -81,8 +82,9 @@ def test_a_criterion_that_only_takes_the_identical_is_local():
 
 def test_the_oracle_with_one_cluster_keeps_all_models_equal():
     data = [afo.Client(c.train.tensors, c.test.tensors, cluster=0) for c in problem("linear").clients]
-    subject = afo.Problem(data, nn.Sequential(nn.Flatten(), nn.Linear(32, 3)), F.cross_entropy,
-                          settings=afo.Settings(batch_size=5))
+    subject = afo.Problem(
+        data, nn.Sequential(nn.Flatten(), nn.Linear(32, 3)), F.cross_entropy, settings=afo.Settings(batch_size=5)
+    )
     models, _, _ = train(subject, Oracle())
     for tensor in models.values():
         torch.testing.assert_close(tensor, tensor[:1].expand_as(tensor))
@@ -125,8 +127,13 @@ def test_definition_and_normalised_weights_differ_and_both_are_recorded():
 def test_where_beta_is_known_the_step_size_condition_is_enforced():
     subject = afo.synthetic(seed=3, dimension=3, clients=6)
     lr = 0.9 / subject.smoothness
-    _, info, _ = train(subject, AllForOne(binary(0.1), afo.Paper(4), "definition"), rounds=1, inner=1,
-                       make=partial(torch.optim.SGD, lr=lr))
+    _, info, _ = train(
+        subject,
+        AllForOne(binary(0.1), afo.Paper(4), "definition"),
+        rounds=1,
+        inner=1,
+        make=partial(torch.optim.SGD, lr=lr),
+    )
     assert (lr * subject.smoothness * info.weights.sum(1) * info.scale <= 1 + 1e-9).all()
     assert (info.scale < 1).any()
 
@@ -148,8 +155,13 @@ def test_the_oracle_says_when_it_cannot_know():
 def test_the_shortened_step_is_the_step_taken():
     subject = afo.synthetic(seed=3, dimension=3, clients=6)
     lr = 0.9 / subject.smoothness
-    models, info, _ = train(subject, AllForOne(binary(0.1), afo.Paper(4), "definition"), rounds=1, inner=1,
-                            make=partial(torch.optim.SGD, lr=lr))
+    models, info, _ = train(
+        subject,
+        AllForOne(binary(0.1), afo.Paper(4), "definition"),
+        rounds=1,
+        inner=1,
+        make=partial(torch.optim.SGD, lr=lr),
+    )
     fleet = Stacked(subject, seed=3)
     gradient = fleet.gradients(fleet.initial(), info.weights, 0)["weight"]
     expected = fleet.initial()["weight"] - lr * info.scale[:, None, None] * gradient

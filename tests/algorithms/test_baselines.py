@@ -33,7 +33,9 @@ def exactly_same(one, other):
 
 
 LOCAL = {
-    "ditto": Ditto(penalty=0.0), "cobo": CoBo(penalty=0.0), "apfl": Apfl(mixture=1.0, adaptive=False),
+    "ditto": Ditto(penalty=0.0),
+    "cobo": CoBo(penalty=0.0),
+    "apfl": Apfl(mixture=1.0, adaptive=False),
     "wga-bc": WgaBc(share=0.0),
 }
 
@@ -51,13 +53,25 @@ def test_ditto_without_penalty_is_local_bit_for_bit():
     assert exactly_same(train(Ditto(penalty=0.0))[0], train(Local())[0])
 
 
-@pytest.mark.parametrize(("one", "other"), [
-    (Ditto(0.1), Ditto(0.2)), (Ditto(0.0), Ditto(1e-3)), (CoBo(0.05), CoBo(0.1)), (CoBo(0.0), CoBo(1e-3)),
-    (CoBo(0.05, weight_step=0.0), CoBo(0.05, weight_step=10.0)), (WgaBc(0.5), WgaBc(0.6)),
-    (WgaBc(rate=0.1), WgaBc(rate=0.2)), (Apfl(0.5), Apfl(0.6)), (Apfl(0.5), Apfl(0.5, adaptive=False)),
-    (Apfl(0.5), Apfl(0.5, mixture_step=10.0)), (FedAvg(0.0), FedAvg(0.1)), (FedAvg(finetune=1), FedAvg(finetune=2)),
-    (Ifca(1), Ifca(2)),
-], ids=str)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Ditto(0.1), Ditto(0.2)),
+        (Ditto(0.0), Ditto(1e-3)),
+        (CoBo(0.05), CoBo(0.1)),
+        (CoBo(0.0), CoBo(1e-3)),
+        (CoBo(0.05, weight_step=0.0), CoBo(0.05, weight_step=10.0)),
+        (WgaBc(0.5), WgaBc(0.6)),
+        (WgaBc(rate=0.1), WgaBc(rate=0.2)),
+        (Apfl(0.5), Apfl(0.6)),
+        (Apfl(0.5), Apfl(0.5, adaptive=False)),
+        (Apfl(0.5), Apfl(0.5, mixture_step=10.0)),
+        (FedAvg(0.0), FedAvg(0.1)),
+        (FedAvg(finetune=1), FedAvg(finetune=2)),
+        (Ifca(1), Ifca(2)),
+    ],
+    ids=str,
+)
 def test_a_changed_penalty_changes_the_update(one, other):
     assert not same(train(one)[0], train(other)[0])
 
@@ -111,8 +125,10 @@ def test_apfl_slope_in_the_mixture_is_that_of_the_loss():
     batches = fleet.batches(torch.ones(4, dtype=torch.bool), 6, "update", 5)
     for i in range(4):
         alpha = torch.tensor(0.4, requires_grad=True)
-        mixed = {name: alpha * before.memory["own"][name][i] + (1 - alpha) * before.memory["common"][name][i]
-                 for name in fleet.trained}
+        mixed = {
+            name: alpha * before.memory["own"][name][i] + (1 - alpha) * before.memory["common"][name][i]
+            for name in fleet.trained
+        }
         F.cross_entropy(torch.func.functional_call(module, mixed, batches[i][0]), batches[i][1]).backward()
         assert after.memory["mixture"][i] == pytest.approx(0.4 - 1e-3 * float(alpha.grad), abs=1e-7)
 
@@ -255,10 +271,18 @@ def test_a_batch_that_serves_two_models_is_counted_once():
             assert train(ALGORITHMS[name]())[2].samples.tolist() == [30] * 4, name
 
 
-@pytest.mark.parametrize("make", [
-    lambda: Ditto(penalty=-1), lambda: CoBo(penalty=-1), lambda: WgaBc(share=2), lambda: WgaBc(rate=-0.1),
-    lambda: Apfl(mixture=1.5), lambda: FedAvg(proximal=-1), lambda: Ifca(clusters=0),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Ditto(penalty=-1),
+        lambda: CoBo(penalty=-1),
+        lambda: WgaBc(share=2),
+        lambda: WgaBc(rate=-0.1),
+        lambda: Apfl(mixture=1.5),
+        lambda: FedAvg(proximal=-1),
+        lambda: Ifca(clusters=0),
+    ],
+)
 def test_settings_out_of_range_are_refused(make):
     with pytest.raises(afo.InputError, match=r"must|at least"):
         make()

@@ -56,8 +56,10 @@ def test_the_held_out_fifth_is_trained_on_by_nobody_and_what_is_left_is_the_rest
     data = (torch.arange(50.0)[:, None], torch.arange(50.0)[:, None])
     problem = Problem([afo.Client(data, data), afo.Client(data, data)], partial(nn.Linear, 1, 1), F.mse_loss)
     for client in hold_out(problem, 0.2, seed=1).clients:
-        kept, held = (set(part.take(torch.arange(len(part)))[1].flatten().tolist())  # type: ignore[arg-type]
-                      for part in (client.train, client.held))
+        kept, held = (
+            set(part.take(torch.arange(len(part)))[1].flatten().tolist())  # type: ignore[arg-type]
+            for part in (client.train, client.held)
+        )
         assert len(held) == 10 and not kept & held and kept | held == set(range(50))
 
 
@@ -108,22 +110,32 @@ def test_too_little_data_for_a_guard_names_the_client_and_how_much_it_needs() ->
 
 def test_train_tells_each_clients_gain_with_its_interval(tmp_path) -> None:  # type: ignore[no-untyped-def]
     problem = digits()
-    result = afo.train(problem.model, list(problem.clients), loss=F.cross_entropy, rounds=3, inner=5, guard=True,
-                       out=tmp_path / "run")
+    result = afo.train(
+        problem.model, list(problem.clients), loss=F.cross_entropy, rounds=3, inner=5, guard=True, out=tmp_path / "run"
+    )
     assert result.guard.columns == ["client", "gain", "low", "high", "alone"]
     assert (result.guard["low"] <= result.guard["gain"]).all() and len(result.guard) == 10
-    again = afo.train(problem.model, list(problem.clients), loss=F.cross_entropy, rounds=4, inner=5, guard=True,
-                      out=tmp_path / "run", resume=True)
+    again = afo.train(
+        problem.model,
+        list(problem.clients),
+        loss=F.cross_entropy,
+        rounds=4,
+        inner=5,
+        guard=True,
+        out=tmp_path / "run",
+        resume=True,
+    )
     whole = afo.train(problem.model, list(problem.clients), loss=F.cross_entropy, rounds=4, inner=5, guard=True)
     assert all(torch.equal(again.stacked[name], whole.stacked[name]) for name in whole.stacked)
 
 
 @given(st.lists(st.floats(-1, 1), min_size=5, max_size=KEPT), st.floats(-1, 1))
 def test_the_interval_moves_with_the_differences_and_falls_back_only_when_all_of_it_says_hurt(
-    values: list[float], shift: float,
+    values: list[float],
+    shift: float,
 ) -> None:
     row = torch.full((1, KEPT), math.nan, dtype=torch.float64)
-    row[0, -len(values):] = torch.tensor(values, dtype=torch.float64)
+    row[0, -len(values) :] = torch.tensor(values, dtype=torch.float64)
     verdict, shifted = judge(row), judge(row + shift)
     assert math.isclose(float(shifted.gain), float(verdict.gain) - shift, abs_tol=1e-9)
     assert math.isclose(float(shifted.margin), float(verdict.margin), abs_tol=1e-6)

@@ -27,17 +27,20 @@ def test_a_threshold_outside_its_range_is_refused(threshold):
         binary(threshold)
 
 
-@pytest.mark.parametrize(("phi", "rule"), [
-    (lambda x: 2 * x, "φ\\(x\\) ≤ x"),
-    (lambda x: x.sqrt(), "φ\\(x\\) ≤ x"),
-    (lambda x: -x, "not negative"),
-    (lambda x: x * (1 - x), "not decrease"),
-    (lambda x: x + 0.1 * (x == 0), "be 0 at 0"),
-    (lambda x: 0 * x, "above 0 at 1"),
-    (lambda x: x * torch.nan, "finite"),
-    (lambda x: x.sum(), "same shape"),
-    (lambda x: 0.5, "same shape"),
-])
+@pytest.mark.parametrize(
+    ("phi", "rule"),
+    [
+        (lambda x: 2 * x, "φ\\(x\\) ≤ x"),
+        (lambda x: x.sqrt(), "φ\\(x\\) ≤ x"),
+        (lambda x: -x, "not negative"),
+        (lambda x: x * (1 - x), "not decrease"),
+        (lambda x: x + 0.1 * (x == 0), "be 0 at 0"),
+        (lambda x: 0 * x, "above 0 at 1"),
+        (lambda x: x * torch.nan, "finite"),
+        (lambda x: x.sum(), "same shape"),
+        (lambda x: 0.5, "same shape"),
+    ],
+)
 def test_a_criterion_that_breaks_a_rule_is_told_which(phi, rule):
     with pytest.raises(InputError, match=rule):
         Criterion(phi)

@@ -134,8 +134,10 @@ def test_wrong_options_are_refused(wrong):
 def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
     ends = {}
     for algorithm in ("all-for-one", "local"):
-        made = [run(synthetic(seed=seed, dimension=dimension), ALGORITHMS[algorithm](), rounds, seed)
-                for seed in ((127, 496, 1729, 5, 6) if dimension == 2 else (127, 496))]
+        made = [
+            run(synthetic(seed=seed, dimension=dimension), ALGORITHMS[algorithm](), rounds, seed)
+            for seed in ((127, 496, 1729, 5, 6) if dimension == 2 else (127, 496))
+        ]
         ends[algorithm] = torch.stack([f.evaluate(r.stacked).excess.clamp(min=1e-28).log10().mean() for r, f in made])
     assert ends["all-for-one"].mean() <= target
     assert ends["all-for-one"].mean() < ends["local"].mean() - 7

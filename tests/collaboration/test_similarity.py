@@ -8,9 +8,13 @@ from allforone import InputError, Paper, synthetic
 from allforone.collaboration import similarity
 from allforone.fleet import Stacked
 
-gradients = st.integers(1, 6).flatmap(
-    lambda n: arrays(float, (n, n, 3), elements=st.floats(-5, 5, allow_subnormal=False))  # [model i, client k, :]
-).map(torch.from_numpy)
+gradients = (
+    st.integers(1, 6)
+    .flatmap(
+        lambda n: arrays(float, (n, n, 3), elements=st.floats(-5, 5, allow_subnormal=False))  # [model i, client k, :]
+    )
+    .map(torch.from_numpy)
+)
 
 
 def statistics(g):

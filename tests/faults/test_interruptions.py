@@ -18,9 +18,14 @@ import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.runs import Folder, checkpoint, parse, prepare, resume, run_config, training
 
-CONFIG = {"problem": {"name": "digits", "clients": 4}, "rounds": 6, "inner": 2,
-          "algorithm": {"name": "all-for-one-binary", "samples": 20},
-          "optimizer": {"name": "Adam", "lr": 0.01}, "scheduler": {"name": "MultiStepLR", "milestones": [2, 4]}}
+CONFIG = {
+    "problem": {"name": "digits", "clients": 4},
+    "rounds": 6,
+    "inner": 2,
+    "algorithm": {"name": "all-for-one-binary", "samples": 20},
+    "optimizer": {"name": "Adam", "lr": 0.01},
+    "scheduler": {"name": "MultiStepLR", "milestones": [2, 4]},
+}
 
 
 def stop_after(rounds):
@@ -77,11 +82,13 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(
         [sys.executable, "-m", "allforone", "run", "digits", "--rounds", "100000", "--out", str(out)],
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and not (
-            (out / "metrics.csv").exists() and "\n2,0," in (out / "metrics.csv").read_text()):
+        (out / "metrics.csv").exists() and "\n2,0," in (out / "metrics.csv").read_text()
+    ):
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
@@ -99,8 +106,15 @@ def exploding(rounds):
     """A problem whose second client diverges: its inputs are large for the step."""
     torch.manual_seed(0)
     data = [(torch.randn(8, 3) * (1 if k == 0 else 1e4), torch.randn(8, 1)) for k in range(2)]
-    return partial(afo.train, nn.Linear(3, 1), [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.05,
-                   rounds=rounds, algorithm=afo.Local())
+    return partial(
+        afo.train,
+        nn.Linear(3, 1),
+        [afo.Client(d, d) for d in data],
+        loss=F.mse_loss,
+        lr=0.05,
+        rounds=rounds,
+        algorithm=afo.Local(),
+    )
 
 
 def test_a_loss_that_is_not_finite_stops_at_once_and_keeps_what_was_before(tmp_path):
@@ -144,11 +158,35 @@ torch.manual_seed(0)
 data = [(torch.randn(8, 3) * (1e4 if k else 1), torch.randn(8, 1)) for k in range(2)]
 problem = afo.Problem([afo.Client(d, d) for d in data], nn.Linear(3, 1), F.mse_loss)
 """)
-    code, _, err = cli("compare", f"{tmp_path / 'mine.py'}:problem", "--algorithms", "local,fedavg", "--lr", 1e-9,
-                         "--rounds", 5, "--seeds", "1,2", "--out", tmp_path / "calm")
+    code, _, err = cli(
+        "compare",
+        f"{tmp_path / 'mine.py'}:problem",
+        "--algorithms",
+        "local,fedavg",
+        "--lr",
+        1e-9,
+        "--rounds",
+        5,
+        "--seeds",
+        "1,2",
+        "--out",
+        tmp_path / "calm",
+    )
     assert code == 0, err
-    code, _, err = cli("compare", f"{tmp_path / 'mine.py'}:problem", "--algorithms", "local,fedavg", "--lr", 0.05,
-                         "--rounds", 100, "--seeds", "1,2", "--out", tmp_path / "wild")
+    code, _, err = cli(
+        "compare",
+        f"{tmp_path / 'mine.py'}:problem",
+        "--algorithms",
+        "local,fedavg",
+        "--lr",
+        0.05,
+        "--rounds",
+        100,
+        "--seeds",
+        "1,2",
+        "--out",
+        tmp_path / "wild",
+    )
     assert code == 2
     assert "local, seed 1: round" in err
 
@@ -166,8 +204,7 @@ def test_training_from_python_can_be_resumed_there(tmp_path, cli):
     torch.manual_seed(0)
     data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
     model = nn.Linear(3, 1)
-    train = partial(afo.train, model, [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.01,
-                    out=tmp_path / "run")
+    train = partial(afo.train, model, [afo.Client(d, d) for d in data], loss=F.mse_loss, lr=0.01, out=tmp_path / "run")
     train(rounds=3)
     code, _, err = cli("resume", tmp_path / "run")
     assert code == 2
@@ -183,8 +220,14 @@ def test_training_from_python_can_be_resumed_there(tmp_path, cli):
 @pytest.mark.parametrize("change", [{"seed": 2}, {"inner": 2}, {"lr": 0.5}, {"algorithm": afo.FedAvg()}])
 def test_training_from_python_is_not_resumed_with_other_settings(tmp_path, change):
     data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
-    given = {"model": nn.Linear(3, 1), "clients": [afo.Client(d, d) for d in data], "loss": F.mse_loss, "lr": 0.01,
-             "out": tmp_path / "run", "rounds": 2}
+    given = {
+        "model": nn.Linear(3, 1),
+        "clients": [afo.Client(d, d) for d in data],
+        "loss": F.mse_loss,
+        "lr": 0.01,
+        "out": tmp_path / "run",
+        "rounds": 2,
+    }
     afo.train(**given)
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(afo.InputError, match="holds a run with another"):

@@ -14,7 +14,8 @@ def test_a_stopped_comparison_goes_on_and_ends_as_if_never_stopped(tmp_path, cli
     out = tmp_path / "stopped"
     process = subprocess.Popen(
         [sys.executable, "-m", "allforone", "compare", *options, "--workers", "2", "--out", str(out)],
-        stderr=subprocess.PIPE, text=True,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline and len(list(out.glob("runs/*/*/metrics.csv"))) < 3:

@@ -113,13 +113,21 @@ MODELS = {
     "perceptron": lambda: nn.Sequential(nn.Flatten(), nn.Linear(32, 8), nn.Tanh(), nn.Linear(8, CLASSES)),
     "wide": lambda: nn.Sequential(nn.Flatten(), nn.Linear(32, 400), nn.ReLU(), nn.Linear(400, CLASSES)),
     "convolution": lambda: nn.Sequential(
-        nn.Conv2d(CHANNELS, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, CLASSES)),
+        nn.Conv2d(CHANNELS, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(4, CLASSES)
+    ),
     "batch norm": lambda: nn.Sequential(
-        nn.Conv2d(CHANNELS, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)),
+        nn.Conv2d(CHANNELS, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)
+    ),
     "group norm": lambda: nn.Sequential(
-        nn.Conv2d(CHANNELS, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)),
+        nn.Conv2d(CHANNELS, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(16, CLASSES)
+    ),
     "dropout": lambda: nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(32, CLASSES)),
-    "tied": Tied, "frozen": frozen, "gate": Gate, "centred": Centred, "noisy": Noisy, "in place": InPlace,
+    "tied": Tied,
+    "frozen": frozen,
+    "gate": Gate,
+    "centred": Centred,
+    "noisy": Noisy,
+    "in place": InPlace,
     "in place parameter": InPlaceParameter,
     "still norm": still_norm,
 }
@@ -138,5 +146,6 @@ def clients(count: int = 4, sizes: tuple[int, ...] = (12,)) -> list[afo.Client]:
 
 
 def problem(model: str, count: int = 4, sizes: tuple[int, ...] = (12,), loss=F.cross_entropy) -> afo.Problem:
-    return afo.Problem(clients(count, sizes), MODELS[model], loss, afo.accuracy,
-                       afo.Settings(batch_size=5, estimation=9))
+    return afo.Problem(
+        clients(count, sizes), MODELS[model], loss, afo.accuracy, afo.Settings(batch_size=5, estimation=9)
+    )

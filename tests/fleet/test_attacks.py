@@ -43,9 +43,22 @@ def test_a_flipped_gradient_is_the_opposite_for_all_and_in_the_statistics_too():
     honest = (liar + 1) % 4
     batches = plain.batches(torch.ones(4), 0, "update", 4)
     halves = [(slice(0, 2)), (slice(2, 4))]
-    mean = {k: torch.stack([torch.cat([g.flatten() for g in plain.gradient(
-        row(models, honest), honest, k, (batches[k][0][half], batches[k][1][half]), 0)[0].values()])
-        for half in halves]).mean(0) for k in (honest, liar)}
+    mean = {
+        k: torch.stack(
+            [
+                torch.cat(
+                    [
+                        g.flatten()
+                        for g in plain.gradient(
+                            row(models, honest), honest, k, (batches[k][0][half], batches[k][1][half]), 0
+                        )[0].values()
+                    ]
+                )
+                for half in halves
+            ]
+        ).mean(0)
+        for k in (honest, liar)
+    }
     expected = (-mean[liar] - mean[honest]).square().sum().double()
     torch.testing.assert_close(fleet.compare(models, 0).distance[honest, liar], expected, rtol=1e-4, atol=1e-8)
 
@@ -73,9 +86,15 @@ def test_honest_clients_stay_far_below_local_whatever_four_of_twenty_send(kind):
     assert result.weights[-1][honest][:, fleet.liars].sum(1).max() < 0.2
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("flop:4", "did you mean 'flip'"), ("flip", "how many clients lie"), ("flip:0", "how many"), ("flip:x", "how many"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("flop:4", "did you mean 'flip'"),
+        ("flip", "how many clients lie"),
+        ("flip:0", "how many"),
+        ("flip:x", "how many"),
+    ],
+)
 def test_a_mistake_in_the_attack_is_named(text, said):
     with pytest.raises(InputError, match=said):
         Attack.parse(text)

@@ -84,12 +84,16 @@ def test_a_pass_in_pieces_is_the_whole_pass(size, monkeypatch):
         assert torch.allclose(mine, its, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("loss", [
-    lambda o, y: F.cross_entropy(o, y, weight=torch.arange(1.0, 11.0)),
-    lambda o, y: F.cross_entropy(o, y, reduction="sum"),
-    lambda o, y: F.cross_entropy(o, y) + o.std(),
-    lambda o, y: F.cross_entropy(o, y).sqrt(),
-], ids=["classes weigh differently", "sum", "a statistic of the batch", "a root of the mean"])
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda o, y: F.cross_entropy(o, y, weight=torch.arange(1.0, 11.0)),
+        lambda o, y: F.cross_entropy(o, y, reduction="sum"),
+        lambda o, y: F.cross_entropy(o, y) + o.std(),
+        lambda o, y: F.cross_entropy(o, y).sqrt(),
+    ],
+    ids=["classes weigh differently", "sum", "a statistic of the batch", "a root of the mean"],
+)
 def test_a_loss_that_is_no_mean_over_samples_is_never_split(loss):
     assert not Stacked(images(loss=loss), seed=0, batch_size=4).splits
 
@@ -116,8 +120,10 @@ def test_convolutions_are_channels_last_and_a_model_that_needs_the_usual_order_k
 
     fast, viewing = Stacked(images(), seed=0, batch_size=4), Stacked(images(Viewing), seed=0, batch_size=4)
     assert fast.channels_last and not viewing.channels_last
-    ours, theirs = (fleet.gradients(viewing.initial(), weights(), 0)
-                    for fleet in (viewing, Loop(images(Viewing), seed=0, batch_size=4)))
+    ours, theirs = (
+        fleet.gradients(viewing.initial(), weights(), 0)
+        for fleet in (viewing, Loop(images(Viewing), seed=0, batch_size=4))
+    )
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
 
 
@@ -129,8 +135,10 @@ def test_batches_drawn_ahead_are_those_drawn_in_time_and_counted_when_used(cores
         for client in subject.clients:
             client.train.augment = lambda x, generator: x + torch.rand(1, generator=generator)
         fleet = Stacked(subject, seed=0, batch_size=4)
-        found += [(fleet.gradients(fleet.initial(), weights(), step)["0.weight"], fleet.samples.clone())
-                  for step in (0, 1, 5, 6)]
+        found += [
+            (fleet.gradients(fleet.initial(), weights(), step)["0.weight"], fleet.samples.clone())
+            for step in (0, 1, 5, 6)
+        ]
     for (gradient, samples), (again, counted) in zip(found[:4], found[4:], strict=True):
         assert gradient.equal(again) and samples.equal(counted)
 
@@ -142,8 +150,13 @@ class Stream:
 
 def test_many_batches_drawn_at_once_are_those_drawn_one_by_one():
     pair = (torch.arange(14.0).reshape(7, 2), torch.arange(7))
-    for data in (Finite(pair), Finite(pair, transform=lambda x: x - x.mean(0)), Finite(TensorDataset(*pair)), Stream(),
-                 Finite(pair, augment=lambda x, generator: x + torch.rand(1, generator=generator))):
+    for data in (
+        Finite(pair),
+        Finite(pair, transform=lambda x: x - x.mean(0)),
+        Finite(TensorDataset(*pair)),
+        Stream(),
+        Finite(pair, augment=lambda x, generator: x + torch.rand(1, generator=generator)),
+    ):
         name = {"seed": 1, "client": 2, "purpose": "update"}
         many = draw_many(data, 3, steps=range(2, 9), **name)
         for place, step in enumerate(range(2, 9)):

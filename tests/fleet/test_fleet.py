@@ -32,8 +32,11 @@ def test_pairs_of_weight_zero_are_never_computed(fleet, width):
     forbidden = Forbidden()
     data = (torch.randn(4, 2), torch.randn(4, 1))
     clients = [afo.Client(data, data), afo.Client(data, data), afo.Client(forbidden, data)]
-    made = fleet(afo.Problem(clients, lambda: nn.Sequential(nn.Linear(2, width), nn.Linear(width, 1)), F.mse_loss),
-                 seed=0, batch_size=2)
+    made = fleet(
+        afo.Problem(clients, lambda: nn.Sequential(nn.Linear(2, width), nn.Linear(width, 1)), F.mse_loss),
+        seed=0,
+        batch_size=2,
+    )
     forbidden.armed = True
     mix = torch.tensor([[0.5, 0.5, 0], [0, 1, 0], [0.2, 0.8, 0]])
     made.gradients(made.initial(), mix, 0)
@@ -120,8 +123,10 @@ def test_estimation_uses_samples_apart_from_the_updates(fleet):
 @pytest.mark.parametrize("fleet", FLEETS)
 def test_pair_statistics_are_those_of_the_gradients(fleet):
     made = fleet(problem("linear"), seed=0)
-    models = {name: tensor + 0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1))
-              for name, tensor in made.initial().items()}
+    models = {
+        name: tensor + 0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1))
+        for name, tensor in made.initial().items()
+    }
     distance, norm, _ = made.compare(models, 3, 6)
     for i in range(4):
         vectors = []

@@ -42,8 +42,9 @@ def test_stacked_equals_loop(algorithm, model):
     assert_same(fast_state.models, plain_state.models)
     torch.testing.assert_close(fast_info.weights, plain_info.weights, rtol=1e-3, atol=1e-5)
     assert fast.samples.equal(plain.samples)
-    torch.testing.assert_close(fast.evaluate(fast_state.models).loss, plain.evaluate(plain_state.models).loss,
-                               rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        fast.evaluate(fast_state.models).loss, plain.evaluate(plain_state.models).loss, rtol=1e-3, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("samples", [9, None])
@@ -89,8 +90,10 @@ def test_losses_that_are_not_means_over_samples_agree(model):
 def test_the_synthetic_problem_agrees_in_double_precision(size):
     subject = afo.synthetic(seed=3, dimension=size, clients=6)
     made = ALGORITHMS["all-for-one-continuous"](samples=2)
-    fast, plain = (run(fleet(subject, seed=3), made, rounds=8, make=partial(torch.optim.SGD, lr=0.1))[0].models
-                   for fleet in (Stacked, Loop))
+    fast, plain = (
+        run(fleet(subject, seed=3), made, rounds=8, make=partial(torch.optim.SGD, lr=0.1))[0].models
+        for fleet in (Stacked, Loop)
+    )
     torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
 
 
@@ -116,9 +119,19 @@ def test_the_ways_are_chosen_by_trying_them():
         fleet = Stacked(problem(model), seed=3)
         ways[model] = "all at once" if fleet.vectorises else "concatenated" if fleet.concatenates else "one by one"
     assert ways == {
-        "linear": "all at once", "perceptron": "all at once", "wide": "concatenated", "convolution": "all at once",
-        "batch norm": "one by one", "group norm": "all at once", "dropout": "one by one", "tied": "all at once",
-        "frozen": "all at once", "gate": "concatenated", "centred": "one by one",
-        "noisy": "one by one", "in place": "all at once", "still norm": "concatenated",
+        "linear": "all at once",
+        "perceptron": "all at once",
+        "wide": "concatenated",
+        "convolution": "all at once",
+        "batch norm": "one by one",
+        "group norm": "all at once",
+        "dropout": "one by one",
+        "tied": "all at once",
+        "frozen": "all at once",
+        "gate": "concatenated",
+        "centred": "one by one",
+        "noisy": "one by one",
+        "in place": "all at once",
+        "still norm": "concatenated",
         "in place parameter": "concatenated",
     }

@@ -55,9 +55,15 @@ def test_stacked_equals_separate(name, schedule):
     assert optimizer.lr == pytest.approx(plain.param_groups[0]["lr"])
 
 
-@pytest.mark.parametrize("make", [
-    partial(torch.optim.LBFGS, lr=0.1), partial(torch.optim.Muon, lr=0.1), partial(torch.optim.Adafactor, lr=0.1),
-], ids=["lbfgs", "muon", "adafactor"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(torch.optim.LBFGS, lr=0.1),
+        partial(torch.optim.Muon, lr=0.1),
+        partial(torch.optim.Adafactor, lr=0.1),
+    ],
+    ids=["lbfgs", "muon", "adafactor"],
+)
 def test_optimizers_that_would_mix_sites_are_refused(make):
     with pytest.raises(InputError, match="optimizer"):
         Optimizer(make)

@@ -87,8 +87,9 @@ def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
     assert ends["all-for-one"] <= -10 and ends["local"] > -4
 
 
-@pytest.mark.parametrize("name", [
-    "all-for-one", "all-for-one-binary", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"])
+@pytest.mark.parametrize(
+    "name", ["all-for-one", "all-for-one-binary", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"]
+)
 def test_a_round_in_which_nobody_is_there_changes_nothing(name):
     problem = synthetic(dimension=2, clients=4)
     fleet = Stacked(problem, seed=1, participation=lambda step: [step != 1] * 4)

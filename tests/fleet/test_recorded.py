@@ -30,8 +30,9 @@ def test_every_shape_has_its_own_recording_and_none_is_made_before_it_is_earned(
         for _ in range(calls):
             recorded(torch.ones(4, 3), torch.ones(batch, 3))
     assert len(recorded.recordings) == 2
-    assert torch.equal(recorded(torch.ones(4, 3), torch.ones(3, 3).neg())[0],
-                       gradients(torch.ones(4, 3), torch.ones(3, 3).neg())[0])
+    assert torch.equal(
+        recorded(torch.ones(4, 3), torch.ones(3, 3).neg())[0], gradients(torch.ones(4, 3), torch.ones(3, 3).neg())[0]
+    )
 
 
 @pytest.mark.parametrize("moving", [True, False])
@@ -48,7 +49,7 @@ def test_what_cannot_be_recorded_or_would_be_recorded_wrongly_is_called_as_befor
     recorded = Recorded(stubborn)
     for i in range(EARNED + 5):
         before = calls
-        found, = recorded(torch.full((2,), float(i)))
+        (found,) = recorded(torch.full((2,), float(i)))
         assert torch.equal(found, torch.full((2,), float(i) * (calls if moving else 2 * i)))
         assert calls > before
 
@@ -60,5 +61,5 @@ def test_a_function_that_changes_its_ways_is_found_out() -> None:
         recorded(torch.ones(2))
     state["factor"] = 3.0
     for _ in range(AGAIN):
-        found, = recorded(torch.ones(2))
+        (found,) = recorded(torch.ones(2))
     assert torch.equal(found, torch.full((2,), 3.0))

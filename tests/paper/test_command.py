@@ -94,5 +94,13 @@ def test_what_the_paper_prints_is_copied_right():
     assert printed.ACCURACY["all-for-one-binary"]["cifar10"] == (69.9, 64.2)
     assert printed.ACCURACY["fedavg"]["mnist"] == (98.9, 98.7)
     assert {name for table in (printed.ACCURACY, printed.LOG_LOSS, printed.ACCURACY_STD) for name in table} == {
-        "all-for-one-binary", "all-for-one-continuous", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"}
+        "all-for-one-binary",
+        "all-for-one-continuous",
+        "local",
+        "fedavg",
+        "ditto",
+        "cobo",
+        "wga-bc",
+        "apfl",
+    }
     assert all(set(row) <= set(EXPERIMENTS) for row in printed.ACCURACY.values())

@@ -14,10 +14,17 @@ def final(dimension: int, algorithm: str, weighting: str | None = None, rounds: 
     values, samples = [], 0
     options = {"weighting": weighting} if weighting else {}
     for seed in PAPER_SEEDS:
-        run, _ = prepare(parse({
-            "problem": {"name": "synthetic", "dimension": dimension}, "algorithm": {"name": algorithm, **options},
-            "seed": seed, "rounds": rounds, "evaluate_every": 1000,
-        }))
+        run, _ = prepare(
+            parse(
+                {
+                    "problem": {"name": "synthetic", "dimension": dimension},
+                    "algorithm": {"name": algorithm, **options},
+                    "seed": seed,
+                    "rounds": rounds,
+                    "evaluate_every": 1000,
+                }
+            )
+        )
         result = train(run)
         values.append(log10_excess(run.fleet.evaluate(result.stacked).excess))
         samples = int(run.fleet.samples[0])
@@ -33,9 +40,15 @@ def test_fedavg_saturates(dimension):
     assert abs(whole - half) < 0.1
 
 
-@pytest.mark.parametrize(("dimension", "weighting", "margin"), [
-    (2, "definition", 12), (2, "normalised", 6.5), (10, "definition", 8), (10, "normalised", 8),
-])
+@pytest.mark.parametrize(
+    ("dimension", "weighting", "margin"),
+    [
+        (2, "definition", 12),
+        (2, "normalised", 6.5),
+        (10, "definition", 8),
+        (10, "normalised", 8),
+    ],
+)
 @pytest.mark.parametrize("criterion", ["binary", "continuous"])
 def test_all_for_one_beats_local_at_equal_iterations(dimension, weighting, margin, criterion):
     ours, _ = final(dimension, f"all-for-one-{criterion}", weighting)
@@ -76,10 +89,17 @@ def test_at_equal_iterations_the_oracle_is_best_among_weights_that_sum_to_one():
 
 def test_collaboration_starts_wide_and_narrows(tmp_path):
     """With a spread of optima, everyone is similar far away and nobody is close by."""
-    run, _ = prepare(parse({
-        "problem": {"name": "synthetic", "clusters": 1, "spread": 0.3, "dimension": 10}, "seed": 127, "rounds": 150,
-        "algorithm": {"name": "all-for-one-binary", "samples": 64, "weighting": "normalised"}, "evaluate_every": 50,
-    }))
+    run, _ = prepare(
+        parse(
+            {
+                "problem": {"name": "synthetic", "clusters": 1, "spread": 0.3, "dimension": 10},
+                "seed": 127,
+                "rounds": 150,
+                "algorithm": {"name": "all-for-one-binary", "samples": 64, "weighting": "normalised"},
+                "evaluate_every": 50,
+            }
+        )
+    )
     folder = Folder.create(tmp_path / "run", {"problem": {"name": "synthetic"}}, run.fleet.problem)
     train(run, folder)
     listened = (folder.weights()["weights"] > 0).sum(2).double().mean(1)

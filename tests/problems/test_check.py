@@ -68,9 +68,17 @@ def test_no_clients_and_nothing_to_train_are_refused():
         train(GOOD, model=nn.Identity())
 
 
-@pytest.mark.parametrize("options", [
-    {"lr": -0.1}, {"lr": 0.0}, {"rounds": 0}, {"inner": -1}, {"batch_size": 0}, {"fleet": "cloud"},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"lr": -0.1},
+        {"lr": 0.0},
+        {"rounds": 0},
+        {"inner": -1},
+        {"batch_size": 0},
+        {"fleet": "cloud"},
+    ],
+)
 def test_arguments_out_of_range_are_named(options):
     with pytest.raises(afo.InputError, match=next(iter(options))):
         afo.train(nn.Linear(3, 2), [afo.Client(GOOD, GOOD)], loss=F.cross_entropy, **options)
@@ -94,19 +102,30 @@ def unreadable(i):
     raise OSError("cannot read scan")
 
 
-@pytest.mark.parametrize(("item", "said"), [
-    (lambda i: (X[i], Y[i], i), "too many values"), (lambda i: {"x": X[i], "y": Y[i]}, "pair"),
-    (lambda i: (object(), 1), "pair"), (lambda i: (torch.zeros(3 + i % 2), 1), "alike in shape"),
-    (unreadable, "OSError: cannot read scan"), (lambda i: ({"a": X[i]}, 1), "items of dict"),
-])
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (lambda i: (X[i], Y[i], i), "too many values"),
+        (lambda i: {"x": X[i], "y": Y[i]}, "pair"),
+        (lambda i: (object(), 1), "pair"),
+        (lambda i: (torch.zeros(3 + i % 2), 1), "alike in shape"),
+        (unreadable, "OSError: cannot read scan"),
+        (lambda i: ({"a": X[i]}, 1), "items of dict"),
+    ],
+)
 def test_a_dataset_whose_items_do_not_fit_is_explained(item, said):
     with pytest.raises(afo.InputError, match=rf"client 0, train data: a batch of items .*cannot be made.*{said}"):
         afo.train(nn.Linear(3, 2), [afo.Client(Items(item), GOOD)], loss=F.cross_entropy, rounds=1)
 
 
-@pytest.mark.parametrize("test", [
-    (torch.zeros(4, 5), GOOD[1]), (GOOD[0], torch.zeros(4)), (GOOD[0], torch.zeros(4, dtype=torch.int32)),
-])
+@pytest.mark.parametrize(
+    "test",
+    [
+        (torch.zeros(4, 5), GOOD[1]),
+        (GOOD[0], torch.zeros(4)),
+        (GOOD[0], torch.zeros(4, dtype=torch.int32)),
+    ],
+)
 def test_test_data_are_checked_like_training_data(test):
     with pytest.raises(afo.InputError, match=r"client 1 \(Lille\), test data"):
         train(GOOD, test=test)
@@ -120,27 +139,38 @@ def test_a_label_out_of_range_names_its_client(fleet):
         afo.train(nn.Linear(3, 2), clients, loss=F.cross_entropy, rounds=9, fleet=fleet, algorithm=afo.Local())
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    ({"clients": [(X, Y)]}, r"clients\[0\] is a tuple: make it an afo.Client"),
-    ({"algorithm": "local"}, "give an object such as"), ({"algorithm": afo.Local}, "give an object such as"),
-    ({"lr": "0.1"}, "lr is '0.1'"), ({"smoothness": -1.0}, "smoothness is -1.0"),
-    ({"metric": lambda o, t: o.nothing}, "the metric fails"), ({"metric": lambda o, t: o[:, 0]}, "the metric fails"),
-    ({"model": lambda: nn.Linear(3)}, "the function that makes the model failed"),
-    ({"model": "linear"}, "give an nn.Module"),
-    ({"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "the scheduler cannot be used"),
-    ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "batch_size": 1}, "BatchNorm needs at least 2"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"clients": [(X, Y)]}, r"clients\[0\] is a tuple: make it an afo.Client"),
+        ({"algorithm": "local"}, "give an object such as"),
+        ({"algorithm": afo.Local}, "give an object such as"),
+        ({"lr": "0.1"}, "lr is '0.1'"),
+        ({"smoothness": -1.0}, "smoothness is -1.0"),
+        ({"metric": lambda o, t: o.nothing}, "the metric fails"),
+        ({"metric": lambda o, t: o[:, 0]}, "the metric fails"),
+        ({"model": lambda: nn.Linear(3)}, "the function that makes the model failed"),
+        ({"model": "linear"}, "give an nn.Module"),
+        ({"scheduler": torch.optim.lr_scheduler.ReduceLROnPlateau}, "the scheduler cannot be used"),
+        ({"model": nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)), "batch_size": 1}, "BatchNorm needs at least 2"),
+    ],
+)
 def test_a_wrong_argument_is_named(arguments, said):
     given = {"model": nn.Linear(3, 2), "clients": [afo.Client((X, Y), (X, Y))], "loss": F.cross_entropy, "rounds": 1}
     with pytest.raises(afo.InputError, match=said):
         afo.train(**{**given, **arguments})
 
 
-@pytest.mark.parametrize("make", [
-    lambda: afo.AllForOne(weighting="normalized"), lambda: afo.AllForOne(criterion="binary"),
-    lambda: afo.Criterion(lambda x: x if x > 0.5 else 0), lambda: afo.Settings(rounds=0),
-    lambda: afo.Settings(optimizer={"lr": 0.1}),
-])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: afo.AllForOne(weighting="normalized"),
+        lambda: afo.AllForOne(criterion="binary"),
+        lambda: afo.Criterion(lambda x: x if x > 0.5 else 0),
+        lambda: afo.Settings(rounds=0),
+        lambda: afo.Settings(optimizer={"lr": 0.1}),
+    ],
+)
 def test_parts_that_cannot_work_are_refused_when_made(make):
     with pytest.raises(afo.InputError):
         make()

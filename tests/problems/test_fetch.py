@@ -71,9 +71,14 @@ def test_a_damaged_file_is_named_and_downloaded_again(server, cli):
     assert path.read_bytes() == CONTENT
 
 
-@pytest.mark.parametrize(("offered", "said"), [
-    ("/wrong", "is not file.bin, whose md5 is"), ("/cut", "could not download"), ("/gone", "could not download"),
-])
+@pytest.mark.parametrize(
+    ("offered", "said"),
+    [
+        ("/wrong", "is not file.bin, whose md5 is"),
+        ("/cut", "could not download"),
+        ("/gone", "could not download"),
+    ],
+)
 def test_what_is_not_the_file_leaves_no_file_behind(server, cli, offered, said):
     path = server.offer(offered)
     code, _, err = cli("data", "fetch", "mnist")

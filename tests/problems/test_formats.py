@@ -52,13 +52,16 @@ def test_mnist_reads_what_was_written(data):
     assert (targets >= 5).all()
 
 
-@pytest.mark.parametrize(("change", "said"), [
-    (lambda content: content[:-30], "a whole gzip file"),
-    (lambda content: b"no gzip at all", "a whole gzip file"),
-    (lambda content: gzip.compress(gzip.decompress(content)[:-5]), "bytes of images, found"),
-    (lambda content: gzip.compress(b"\x00\x00\x08\x01" + gzip.decompress(content)[4:]), "starts with 2051"),
-    (lambda content: gzip.compress(b""), "starts with 2051"),
-])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda content: content[:-30], "a whole gzip file"),
+        (lambda content: b"no gzip at all", "a whole gzip file"),
+        (lambda content: gzip.compress(gzip.decompress(content)[:-5]), "bytes of images, found"),
+        (lambda content: gzip.compress(b"\x00\x00\x08\x01" + gzip.decompress(content)[4:]), "starts with 2051"),
+        (lambda content: gzip.compress(b""), "starts with 2051"),
+    ],
+)
 def test_a_broken_mnist_file_is_named(data, change, said):
     write_mnist(data)
     path = data / "mnist" / "train-images-idx3-ubyte.gz"
@@ -67,10 +70,15 @@ def test_a_broken_mnist_file_is_named(data, change, said):
         mnist()
 
 
-@pytest.mark.parametrize(("make", "file"), [
-    (mnist, "train-images-idx3-ubyte.gz"), (cifar10, "cifar-10-binary.tar.gz"),
-    (heart_disease, "processed.cleveland.data"), (ixi, "metadata_tiny.csv"),
-])
+@pytest.mark.parametrize(
+    ("make", "file"),
+    [
+        (mnist, "train-images-idx3-ubyte.gz"),
+        (cifar10, "cifar-10-binary.tar.gz"),
+        (heart_disease, "processed.cleveland.data"),
+        (ixi, "metadata_tiny.csv"),
+    ],
+)
 def test_a_missing_file_is_named_with_how_to_get_it(data, make, file):
     with pytest.raises(InputError, match=rf"{file} is missing in .*data fetch .* or set ALLFORONE_DATA"):
         make()
@@ -108,8 +116,9 @@ def write_cifar(data, layout, batches):
     return place
 
 
-@pytest.mark.parametrize("layout", ["cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "cifar-10-batches-bin",
-                                    "cifar-10-batches-py"])
+@pytest.mark.parametrize(
+    "layout", ["cifar-10-binary.tar.gz", "cifar-10-python.tar.gz", "cifar-10-batches-bin", "cifar-10-batches-py"]
+)
 def test_cifar10_reads_every_layout_alike(data, layout):
     batches = cifar_batches()
     write_cifar(data, layout, batches)
@@ -119,12 +128,15 @@ def test_cifar10_reads_every_layout_alike(data, layout):
     assert len(cifar10(clients=4).clients) == 4
 
 
-@pytest.mark.parametrize(("layout", "file", "content", "said"), [
-    ("cifar-10-batches-bin", "test_batch.bin", b"12345", "a multiple of 3073 bytes, found 5"),
-    ("cifar-10-batches-bin", "test_batch.bin", bytes([11]) * 3073, "labels from 0 to 9, found 11"),
-    ("cifar-10-batches-py", "test_batch", b"12345", "damaged"),
-    ("cifar-10-batches-py", "test_batch", pickle.dumps({b"data": 3}), "pixels for each of its labels"),
-])
+@pytest.mark.parametrize(
+    ("layout", "file", "content", "said"),
+    [
+        ("cifar-10-batches-bin", "test_batch.bin", b"12345", "a multiple of 3073 bytes, found 5"),
+        ("cifar-10-batches-bin", "test_batch.bin", bytes([11]) * 3073, "labels from 0 to 9, found 11"),
+        ("cifar-10-batches-py", "test_batch", b"12345", "damaged"),
+        ("cifar-10-batches-py", "test_batch", pickle.dumps({b"data": 3}), "pixels for each of its labels"),
+    ],
+)
 def test_a_broken_cifar_file_is_named(data, layout, file, content, said):
     place = write_cifar(data, layout, cifar_batches())
     (place / layout / file).write_bytes(content)
@@ -183,18 +195,28 @@ def test_heart_disease_keeps_patients_for_whom_the_used_columns_are_known(data):
         torch.testing.assert_close(inputs.std(0)[moving], torch.ones(int(moving.sum())))
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    (PATIENTS + "1,2,3\n", "line 5: 3 columns"), (PATIENTS.replace("286.0", "high"), "line 2: could not convert"),
-    ("", "a table of patients"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (PATIENTS + "1,2,3\n", "line 5: 3 columns"),
+        (PATIENTS.replace("286.0", "high"), "line 2: could not convert"),
+        ("", "a table of patients"),
+    ],
+)
 def test_a_broken_heart_file_is_named_with_its_line(data, text, said):
     write_heart(data, text)
     with pytest.raises(InputError, match=rf"processed\.cleveland\.data is damaged.*{said}"):
         heart_disease()
 
 
-SUBJECTS = [("IXI002-Guys-0828", "Guys", 0), ("IXI012-HH-1211", "HH", 1), ("IXI035-IOP-0873", "IOP", 2),
-            ("IXI016-Guys-0697", "Guys", 0), ("IXI013-HH-1212", "HH", 1), ("IXI230-IOP-0869", "IOP", 2)]
+SUBJECTS = [
+    ("IXI002-Guys-0828", "Guys", 0),
+    ("IXI012-HH-1211", "HH", 1),
+    ("IXI035-IOP-0873", "IOP", 2),
+    ("IXI016-Guys-0697", "Guys", 0),
+    ("IXI013-HH-1212", "HH", 1),
+    ("IXI230-IOP-0869", "IOP", 2),
+]
 
 
 def nifti(array):
@@ -219,8 +241,10 @@ def write_ixi(data, *, numbers, zipped, shape=(48, 60, 48)):
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_bytes(content)
     with (place / "metadata_tiny.csv").open("w", newline="") as file:
-        rows = [(int(s[3:6]) if numbers else s, n if numbers else c, "train" if i < 3 else "test")
-                for i, (s, c, n) in enumerate(SUBJECTS)]
+        rows = [
+            (int(s[3:6]) if numbers else s, n if numbers else c, "train" if i < 3 else "test")
+            for i, (s, c, n) in enumerate(SUBJECTS)
+        ]
         csv.writer(file).writerows([("Patient ID", "Manufacturer", "Split"), *rows])
     return place
 

@@ -58,8 +58,16 @@ def test_augmentation_is_a_function_of_its_seed_and_only_moves_and_mirrors():
 def test_training_batches_are_augmented_by_their_name_and_test_data_never():
     images = torch.randint(0, 256, (20, 3, 32, 32), dtype=torch.uint8)
     labels = torch.arange(20) % 2
-    (client,) = deal(images, labels, clients=1, split="iid", seed=0, test_share=0.5, augment=crop_and_flip,
-                     transform=lambda x: x.float())
+    (client,) = deal(
+        images,
+        labels,
+        clients=1,
+        split="iid",
+        seed=0,
+        test_share=0.5,
+        augment=crop_and_flip,
+        transform=lambda x: x.float(),
+    )
     name = {"seed": 1, "client": 0, "purpose": "update"}
     first, again = (draw(client.train, 10, step=0, **name)[0] for _ in range(2))
     assert first.equal(again)

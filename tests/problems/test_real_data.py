@@ -13,7 +13,8 @@ from allforone.runs import parse, prepare, train
 
 pytestmark = pytest.mark.skipif(
     not Path(os.environ.get("ALLFORONE_DATA", "/nowhere"), "mnist").is_dir(),
-    reason="the real data are not here: set ALLFORONE_DATA to a folder with mnist, cifar10, heart_disease and ixi")
+    reason="the real data are not here: set ALLFORONE_DATA to a folder with mnist, cifar10, heart_disease and ixi",
+)
 
 
 def test_mnist_is_the_published_set():
@@ -53,7 +54,8 @@ def test_pooled_logistic_regression_is_near_its_published_accuracy():
     centres = [centre(name, scaled=False) for name in CENTRES]
     (x, y), (x_test, y_test) = (
         (torch.cat([getattr(c, part)[0] for c in centres]), torch.cat([getattr(c, part)[1] for c in centres])[:, 0])
-        for part in ("train", "test"))
+        for part in ("train", "test")
+    )
     mean, std = x.mean(0), x.std(0)
     model = LogisticRegression(max_iter=1000).fit((x - mean) / std, y)
     assert len(x) == 486 and len(x_test) == 254
@@ -69,16 +71,29 @@ def test_ixi_has_three_hospitals_and_brains_in_its_masks():
         assert 0.1 < masks.double().mean() < 0.6
 
 
-@pytest.mark.parametrize(("name", "options"), [
-    ("mnist", {"clients": 4, "samples_per_client": 100}), ("cifar10", {"clients": 4, "samples_per_client": 100}),
-    ("heart-disease", {}), ("ixi", {"volumes_per_client": 1}),
-])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mnist", {"clients": 4, "samples_per_client": 100}),
+        ("cifar10", {"clients": 4, "samples_per_client": 100}),
+        ("heart-disease", {}),
+        ("ixi", {"volumes_per_client": 1}),
+    ],
+)
 def test_each_real_problem_learns_in_a_few_steps(name, options):
     steps = {"ixi": 2, "heart-disease": 40}.get(name, 30)
     lr = {"cifar10": 0.02, "mnist": 0.05, "ixi": 0.05}.get(name)
     algorithm = {"name": "local"} if name == "ixi" else {"name": "all-for-one-binary", "samples": 16}
-    config = parse({"problem": {"name": name, **options}, "rounds": 2, "inner": steps, "evaluate_every": 2,
-                    "algorithm": algorithm, "optimizer": {"lr": lr} if lr else None})
+    config = parse(
+        {
+            "problem": {"name": name, **options},
+            "rounds": 2,
+            "inner": steps,
+            "evaluate_every": 2,
+            "algorithm": algorithm,
+            "optimizer": {"lr": lr} if lr else None,
+        }
+    )
     run, _ = prepare(config)
     metrics = train(run).metrics
     first, last = (metrics.filter(metrics["round"] == number)["loss"].mean() for number in (0, 2))

@@ -7,7 +7,10 @@ from allforone.errors import InputError
 from allforone.problems import splits
 
 SPLITS = {
-    "cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.dirichlet, "shards": splits.shards,
+    "cluster": splits.cluster,
+    "iid": splits.iid,
+    "dirichlet": splits.dirichlet,
+    "shards": splits.shards,
 }
 
 
@@ -74,12 +77,15 @@ def test_a_split_is_a_function_of_its_seed(name):
     assert not all(len(a) == len(b) and a.equal(b) for a, b in zip(one.parts, other.parts, strict=True))
 
 
-@pytest.mark.parametrize("call", [
-    lambda labels: splits.iid(labels, 50),
-    lambda labels: splits.cluster(labels, 4, clusters=5),
-    lambda labels: splits.dirichlet(labels, 4, concentration=0.0),
-    lambda labels: splits.shards(labels, 4, per_client=0),
-])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda labels: splits.iid(labels, 50),
+        lambda labels: splits.cluster(labels, 4, clusters=5),
+        lambda labels: splits.dirichlet(labels, 4, concentration=0.0),
+        lambda labels: splits.shards(labels, 4, per_client=0),
+    ],
+)
 def test_an_impossible_split_says_what_to_change(call):
     with pytest.raises(InputError, match=r"must be|use fewer"):
         call(labelled(20, 10, 0))

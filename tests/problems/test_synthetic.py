@@ -49,10 +49,18 @@ def test_the_papers_settings():
     assert (large.rounds, large.batch_size, large.estimation, large.optimizer["lr"]) == (200, 2, 2, 1 / 8)
 
 
-@pytest.mark.parametrize("options", [
-    {"dimension": 0}, {"clients": 0}, {"clusters": 21}, {"noise": -1.0}, {"spread": -0.1},
-    {"spectrum": [1.0]}, {"spectrum": [1.0, 0.0]},
-])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"dimension": 0},
+        {"clients": 0},
+        {"clusters": 21},
+        {"noise": -1.0},
+        {"spread": -0.1},
+        {"spectrum": [1.0]},
+        {"spectrum": [1.0, 0.0]},
+    ],
+)
 def test_impossible_options_are_refused(options):
     with pytest.raises(afo.InputError):
         afo.synthetic(**options)

@@ -38,8 +38,10 @@ def open_page(browser):
         page.troubles = []
         page.on("console", lambda message: page.troubles.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: page.troubles.append(str(error)))
-        page.on("request", lambda request: page.troubles.append(request.url)
-                if not request.url.startswith(allowed) else None)
+        page.on(
+            "request",
+            lambda request: page.troubles.append(request.url) if not request.url.startswith(allowed) else None,
+        )
         page.goto(address)
         page.wait_for_selector("#costs tbody tr")
         return page
@@ -72,9 +74,26 @@ def invented_run():
         rows = []
         for number in range(rounds + 1):
             loss, accuracy, excess = torch.rand(3, clients, generator=random).tolist()
-            rows += [(number, c, loss[c], accuracy[c], excess[c], 1.0, 1, 1.0, 1, 16 * number, 0.1 * number, 0,
-                      None, None, None)
-                     for c in range(clients)]
+            rows += [
+                (
+                    number,
+                    c,
+                    loss[c],
+                    accuracy[c],
+                    excess[c],
+                    1.0,
+                    1,
+                    1.0,
+                    1,
+                    16 * number,
+                    0.1 * number,
+                    0,
+                    None,
+                    None,
+                    None,
+                )
+                for c in range(clients)
+            ]
         numbers = {name: torch.rand(rounds, clients, clients, generator=random) for name in ("weights", *tables)}
         numbers |= {"rounds": torch.arange(1, rounds + 1), "present": torch.ones(rounds, clients, dtype=torch.bool)}
         told = [{"name": None, "cluster": c % 2, "samples": 10} for c in range(clients)]

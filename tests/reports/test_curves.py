@@ -8,8 +8,19 @@ from allforone.runs.history import COLUMNS
 
 def run(seed, losses):
     """One run of two clients over two rounds; excess loss is the loss."""
-    rows = [{**dict.fromkeys(COLUMNS), "round": r, "client": c, "loss": loss, "excess_loss": loss, "samples": 10 * r,
-             "seconds": 1.0 * r} for r, line in enumerate(losses) for c, loss in enumerate(line)]
+    rows = [
+        {
+            **dict.fromkeys(COLUMNS),
+            "round": r,
+            "client": c,
+            "loss": loss,
+            "excess_loss": loss,
+            "samples": 10 * r,
+            "seconds": 1.0 * r,
+        }
+        for r, line in enumerate(losses)
+        for c, loss in enumerate(line)
+    ]
     schema = {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
     return FinishedRun("local", seed, polars.DataFrame(rows, schema=schema), {}, {}, [1, 1])
 

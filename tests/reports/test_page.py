@@ -41,8 +41,9 @@ def nearly(one, other):
     def numbers(colour):
         return [int(part) for part in colour[4:-1].split()]
 
-    return all(abs(a - b) <= 2 for x, y in zip(one, other, strict=True)
-               for a, b in zip(numbers(x), numbers(y), strict=True))
+    return all(
+        abs(a - b) <= 2 for x, y in zip(one, other, strict=True) for a, b in zip(numbers(x), numbers(y), strict=True)
+    )
 
 
 def test_it_opens_without_error_or_network_and_shows_table_curves_and_costs(open_page, report):
@@ -153,8 +154,9 @@ def test_printed_it_is_light_and_has_no_controls(open_page, report):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)" != dark
     assert not page.locator("#play").is_visible()
-    assert page.evaluate("ramp(0)") == page.evaluate("RAMPS.light[0].match(/\\w\\w/g).map(x => parseInt(x, 16))"
-                                                     ".join(' ').replace(/^/, 'rgb(') + ')'")
+    assert page.evaluate("ramp(0)") == page.evaluate(
+        "RAMPS.light[0].match(/\\w\\w/g).map(x => parseInt(x, 16)).join(' ').replace(/^/, 'rgb(') + ')'"
+    )
 
 
 def test_clusters_are_found_in_weights_and_scored_as_scikit_learn_does(open_page, report):
@@ -167,8 +169,12 @@ def test_clusters_are_found_in_weights_and_scored_as_scikit_learn_does(open_page
     assert found(blocks) == [i % 3 for i in range(9)]
     assert found([[1 / 6] * 6] * 6) == [0] * 6
     assert found([[float(i == k) for k in range(4)] for i in range(4)]) == [0, 1, 2, 3]
-    for one, other in (([0, 0, 1, 1, 2], [0, 1, 1, 1, 2]), ([0, 1, 0, 1], [0, 0, 1, 1]), ([0, 0, 0], [0, 1, 2]),
-                       ([0, 0, 1, 1], [1, 1, 0, 0])):
+    for one, other in (
+        ([0, 0, 1, 1, 2], [0, 1, 1, 1, 2]),
+        ([0, 1, 0, 1], [0, 0, 1, 1]),
+        ([0, 0, 0], [0, 1, 2]),
+        ([0, 0, 1, 1], [1, 1, 0, 0]),
+    ):
         score = page.evaluate("([a, b]) => adjustedRand(a, b)", [one, other])
         assert score == pytest.approx(adjusted_rand_score(one, other))
 
@@ -216,8 +222,9 @@ def test_a_criterion_without_a_known_threshold_is_not_called_similarity_zero(ope
 
 def test_messages_of_a_run_from_python_count_its_inner_updates(open_page, tmp_path):
     problem = afo.digits(clients=3)
-    result = afo.train(problem.model, problem.clients, loss=functional.cross_entropy, algorithm=afo.Oracle(), rounds=2,
-                       inner=5)
+    result = afo.train(
+        problem.model, problem.clients, loss=functional.cross_entropy, algorithm=afo.Oracle(), rounds=2, inner=5
+    )
     pairs = int((result.weights[0] != 0).sum()) - 3
     assert pairs > 0
     page = open_page(result.report(tmp_path / "report.html").as_uri())
@@ -252,9 +259,13 @@ def test_a_run_from_python_and_one_client_alone_have_a_page_too(open_page, tmp_p
 def test_twenty_clients_hundred_rounds_eight_algorithms_three_seeds_stay_below_eight_megabytes(invented_run, tmp_path):
     estimating = ("all-for-one", "all-for-one-binary", "all-for-one-continuous")
     names = (*estimating, "oracle", "local", "fedavg", "cobo", "ifca")
-    runs = [invented_run(name, seed, clients=20, rounds=100,
-                         tables=("similarity", "noise", "trust") if name in estimating else ())
-            for name in names for seed in (1, 2, 3)]
+    runs = [
+        invented_run(
+            name, seed, clients=20, rounds=100, tables=("similarity", "noise", "trust") if name in estimating else ()
+        )
+        for name in names
+        for seed in (1, 2, 3)
+    ]
     path = write_report(Comparison("large", runs, [c % 2 for c in range(20)]), tmp_path / "report.html")
     assert path.stat().st_size < 8e6
     data = path.read_text().split('id="data">')[1].split("</script>")[0]
@@ -286,8 +297,11 @@ def test_a_part_of_the_page_is_not_searched_for_further_places():
 def test_what_the_guard_found_is_told_in_the_clients_panel(open_page, invented_run, tmp_path):
     run = invented_run("all-for-one", 1)
     guard = {"gain": -0.25, "gain_margin": 0.1, "alone": 1}
-    run = run._replace(metrics=run.metrics.with_columns(
-        **{name: polars.lit(value).cast(run.metrics[name].dtype) for name, value in guard.items()}))
+    run = run._replace(
+        metrics=run.metrics.with_columns(
+            **{name: polars.lit(value).cast(run.metrics[name].dtype) for name, value in guard.items()}
+        )
+    )
     page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
     said = page.locator("#client-lead").inner_text()
     assert "raised its loss on new data by 29 % (95 %: −42 % to −16 % lower)" in said

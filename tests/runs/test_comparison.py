@@ -33,8 +33,9 @@ def test_the_summary_is_what_the_runs_say(comparison):
     summary = json.loads((out / "summary.json").read_text())
     assert summary["problem"] == "digits"
     for name, row in summary["algorithms"].items():
-        frames = [Folder.open(out / "runs" / name / seed).metrics().filter(polars.col("round") == 3)
-                  for seed in ("1", "2")]
+        frames = [
+            Folder.open(out / "runs" / name / seed).metrics().filter(polars.col("round") == 3) for seed in ("1", "2")
+        ]
         together = polars.concat(frames)
         assert row["test_loss"]["mean"] == pytest.approx(together["loss"].mean())
         assert row["test_loss"]["std"] == pytest.approx(together["loss"].std(ddof=0))
@@ -67,8 +68,21 @@ def test_clients_can_be_weighted_by_their_data():
 
 
 def test_the_option_to_weight_by_data_reaches_the_summary(cli, tmp_path):
-    options = ("digits", "-p", "split=dirichlet", "-p", "clients=4", "--rounds", 1, "--seeds", "1,",
-               "--algorithms", "local", "--out", tmp_path / "out")
+    options = (
+        "digits",
+        "-p",
+        "split=dirichlet",
+        "-p",
+        "clients=4",
+        "--rounds",
+        1,
+        "--seeds",
+        "1,",
+        "--algorithms",
+        "local",
+        "--out",
+        tmp_path / "out",
+    )
     assert cli("compare", *options)[0] == 0
     plain = json.loads((tmp_path / "out" / "summary.json").read_text())
     code, printed, _ = cli("report", tmp_path / "out", "--weighted")
@@ -80,8 +94,23 @@ def test_the_option_to_weight_by_data_reaches_the_summary(cli, tmp_path):
 
 
 def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
-    assert cli("compare", "synthetic", "-p", "clients=4", "--rounds", 3, "--seeds", "1,",
-               "--algorithms", "local,oracle", "--out", tmp_path / "out")[0] == 0
+    assert (
+        cli(
+            "compare",
+            "synthetic",
+            "-p",
+            "clients=4",
+            "--rounds",
+            3,
+            "--seeds",
+            "1,",
+            "--algorithms",
+            "local,oracle",
+            "--out",
+            tmp_path / "out",
+        )[0]
+        == 0
+    )
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
     assert rows["local"]["test_accuracy"] is None
     assert rows["oracle"]["log10_excess_loss"]["mean"] < rows["local"]["log10_excess_loss"]["mean"]
@@ -92,8 +121,20 @@ def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
 
 
 def test_an_algorithm_is_compared_with_itself_under_other_options(cli, tmp_path):
-    code, printed, err = cli("compare", "digits", "-p", "clients=4", "--rounds", 3, "--seeds", "1,",
-                             "--algorithms", "local,ditto,ditto:as_published=true", "--out", tmp_path / "out")
+    code, printed, err = cli(
+        "compare",
+        "digits",
+        "-p",
+        "clients=4",
+        "--rounds",
+        3,
+        "--seeds",
+        "1,",
+        "--algorithms",
+        "local,ditto,ditto:as_published=true",
+        "--out",
+        tmp_path / "out",
+    )
     assert code == 0, err
     assert "ditto:as_published=true" in printed
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]

@@ -6,41 +6,51 @@ from allforone.errors import InputError
 from allforone.runs import parse, seeds
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["run", "digitz"], "unknown problem 'digitz'; did you mean 'digits'?"),
-    (["run", "digits", "--algorithm", "lokal"], "unknown algorithm 'lokal'; did you mean 'local'?"),
-    (["run", "digits", "-p", "client=4"], "unknown key 'client'; did you mean 'clients'?"),
-    (["run", "digits", "-p", "clients=many"], "clients: expected integer"),
-    (["run", "digits", "-p", "split=none"], "split: expected 'cluster', 'iid', 'dirichlet' or 'shards', got 'none'"),
-    (["run", "digits", "-p", "clients"], "expected name=value"),
-    (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "treshold=0.2"], "did you mean 'threshold'?"),
-    (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "threshold=0"],
-     "threshold λ is 0.0: must be in (0, 1]"),
-    (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "threshold=1.5"], "must be in (0, 1]"),
-    (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "weighting=none"],
-     "expected 'definition' or 'normalised'"),
-    (["run", "digits", "-a", "memory=1"], "memory is 1"),
-    (["run", "digits", "--participation", "0"], "participation: expected greater than 0"),
-    (["run", "digits", "--attack", "flop:2"], "did you mean 'flip'?"),
-    (["run", "digits", "--attack", "flip:10"], "at most 9 may lie"),
-    (["run", "digits", "--attack", "flip:2", "--fleet", "loop"], "simulated by stacked only"),
-    (["run", "digits", "--algorithm", "local", "-a", "threshold=0.2"], "unknown key 'threshold'"),
-    (["run", "digits", "--lr", "-0.1"], "lr is -0.1: the step size must be a number above 0"),
-    (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),
-    (["run", "digits", "--optimizer", "Adm"], "unknown optimizer 'Adm'; did you mean 'Adam'?"),
-    (["run", "digits", "--optimizer", "LBFGS"], "the optimizer"),
-    (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked', 'compiled' or 'loop'"),
-    (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
-    (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
-    (["compare", "digits", "--algorithms", "local,local"], "each once"),
-    (["compare", "digits", "--algorithms", "local,ditto:penalt=1"], "did you mean 'penalty'?"),
-    (["compare", "digits", "--algorithms", "ditto:penalty"], "expected name=value"),
-    (["compare", "digits", "--seeds", "a,b"], "expected whole numbers"),
-    (["compare", "digits", "--seeds", "5,5"], "different whole numbers"),
-    (["compare", "digits", "--algorithms", "local,fedavg", "-a", "samples=3"], "fit a single algorithm"),
-    (["resume", "nowhere"], "no run there"),
-    (["report", "nowhere"], "no runs there"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["run", "digitz"], "unknown problem 'digitz'; did you mean 'digits'?"),
+        (["run", "digits", "--algorithm", "lokal"], "unknown algorithm 'lokal'; did you mean 'local'?"),
+        (["run", "digits", "-p", "client=4"], "unknown key 'client'; did you mean 'clients'?"),
+        (["run", "digits", "-p", "clients=many"], "clients: expected integer"),
+        (
+            ["run", "digits", "-p", "split=none"],
+            "split: expected 'cluster', 'iid', 'dirichlet' or 'shards', got 'none'",
+        ),
+        (["run", "digits", "-p", "clients"], "expected name=value"),
+        (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "treshold=0.2"], "did you mean 'threshold'?"),
+        (
+            ["run", "digits", "--algorithm", "all-for-one-binary", "-a", "threshold=0"],
+            "threshold λ is 0.0: must be in (0, 1]",
+        ),
+        (["run", "digits", "--algorithm", "all-for-one-binary", "-a", "threshold=1.5"], "must be in (0, 1]"),
+        (
+            ["run", "digits", "--algorithm", "all-for-one-binary", "-a", "weighting=none"],
+            "expected 'definition' or 'normalised'",
+        ),
+        (["run", "digits", "-a", "memory=1"], "memory is 1"),
+        (["run", "digits", "--participation", "0"], "participation: expected greater than 0"),
+        (["run", "digits", "--attack", "flop:2"], "did you mean 'flip'?"),
+        (["run", "digits", "--attack", "flip:10"], "at most 9 may lie"),
+        (["run", "digits", "--attack", "flip:2", "--fleet", "loop"], "simulated by stacked only"),
+        (["run", "digits", "--algorithm", "local", "-a", "threshold=0.2"], "unknown key 'threshold'"),
+        (["run", "digits", "--lr", "-0.1"], "lr is -0.1: the step size must be a number above 0"),
+        (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),
+        (["run", "digits", "--optimizer", "Adm"], "unknown optimizer 'Adm'; did you mean 'Adam'?"),
+        (["run", "digits", "--optimizer", "LBFGS"], "the optimizer"),
+        (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked', 'compiled' or 'loop'"),
+        (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
+        (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
+        (["compare", "digits", "--algorithms", "local,local"], "each once"),
+        (["compare", "digits", "--algorithms", "local,ditto:penalt=1"], "did you mean 'penalty'?"),
+        (["compare", "digits", "--algorithms", "ditto:penalty"], "expected name=value"),
+        (["compare", "digits", "--seeds", "a,b"], "expected whole numbers"),
+        (["compare", "digits", "--seeds", "5,5"], "different whole numbers"),
+        (["compare", "digits", "--algorithms", "local,fedavg", "-a", "samples=3"], "fit a single algorithm"),
+        (["resume", "nowhere"], "no run there"),
+        (["report", "nowhere"], "no runs there"),
+    ],
+)
 def test_a_mistake_gets_one_line_and_exit_code_two(cli, tmp_path, arguments, said):
     out = ["--out", tmp_path / "out"] if arguments[0] in ("run", "compare") else []
     code, _, err = cli(*arguments, *out)
@@ -50,15 +60,18 @@ def test_a_mistake_gets_one_line_and_exit_code_two(cli, tmp_path, arguments, sai
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("text", "said"), [
-    ("roundz: 3", "unknown key 'roundz'; did you mean 'rounds'?"),
-    ("rounds: many", "rounds: expected integer"),
-    ("optimizer: {name: SGD, lrr: 3}", "unknown key 'lrr'; did you mean 'lr'?"),
-    ("scheduler: {name: StepLR}", "the scheduler cannot be used"),
-    ("scheduler: StepLRR", "did you mean 'StepLR'?"),
-    ("- a\n- b", "expected keys and values"),
-    ("a: [1", "not YAML"),
-])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("roundz: 3", "unknown key 'roundz'; did you mean 'rounds'?"),
+        ("rounds: many", "rounds: expected integer"),
+        ("optimizer: {name: SGD, lrr: 3}", "unknown key 'lrr'; did you mean 'lr'?"),
+        ("scheduler: {name: StepLR}", "the scheduler cannot be used"),
+        ("scheduler: StepLRR", "did you mean 'StepLR'?"),
+        ("- a\n- b", "expected keys and values"),
+        ("a: [1", "not YAML"),
+    ],
+)
 def test_a_wrong_yaml_file_is_named(cli, tmp_path, text, said):
     (tmp_path / "settings.yaml").write_text(text)
     code, _, err = cli("run", "digits", "--config", tmp_path / "settings.yaml", "--out", tmp_path / "out")

@@ -16,7 +16,10 @@ def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     run_config(parse({**QUICK, "participation": 0.6}), tmp_path / "run")
     tables = Folder.open(tmp_path / "run").weights()
     assert {name: table.shape for name, table in tables.items()} == {
-        "rounds": (4,), "present": (4, 4), **dict.fromkeys(("weights", "similarity", "noise", "trust"), (4, 4, 4))}
+        "rounds": (4,),
+        "present": (4, 4),
+        **dict.fromkeys(("weights", "similarity", "noise", "trust"), (4, 4, 4)),
+    }
     assert tables["noise"].dtype == tables["trust"].dtype == torch.float16
     assert (tables["noise"].diagonal(dim1=1, dim2=2) == 1).all()
     assert ((tables["trust"] > 0) & (tables["trust"] <= 1)).all()

@@ -11,22 +11,49 @@ from safetensors.torch import load_file
 from allforone.algorithms import PAPER_ALGORITHMS
 from allforone.runs import Folder, parse, run_config
 
-QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2,
-         "algorithm": {"name": "all-for-one-binary", "samples": 20}}
+QUICK = {
+    "problem": {"name": "digits", "clients": 4},
+    "rounds": 3,
+    "inner": 2,
+    "algorithm": {"name": "all-for-one-binary", "samples": 20},
+}
 
 
 def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
     out = tmp_path / "run"
-    code, printed, _ = cli("run", "digits", "-p", "clients=4", "--rounds", 3, "--inner", 2,
-                           "--algorithm", "all-for-one-binary", "-a", "samples=20", "--lr", 0.3, "--out", out)
+    code, printed, _ = cli(
+        "run",
+        "digits",
+        "-p",
+        "clients=4",
+        "--rounds",
+        3,
+        "--inner",
+        2,
+        "--algorithm",
+        "all-for-one-binary",
+        "-a",
+        "samples=20",
+        "--lr",
+        0.3,
+        "--out",
+        out,
+    )
     assert code == 0
     assert "report.html" in printed
     config = yaml.safe_load((out / "config.yaml").read_text())
     assert config == {
-        "problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2, "batch_size": 16, "seed": 127,
+        "problem": {"name": "digits", "clients": 4},
+        "rounds": 3,
+        "inner": 2,
+        "batch_size": 16,
+        "seed": 127,
         "algorithm": {"name": "all-for-one-binary", "samples": 20, "weighting": "normalised"},
-        "optimizer": {"name": "SGD", "lr": 0.3}, "fleet": "stacked", "evaluate_every": 1,
-        "participation": 1.0, "guard": False,
+        "optimizer": {"name": "SGD", "lr": 0.3},
+        "fleet": "stacked",
+        "evaluate_every": 1,
+        "participation": 1.0,
+        "guard": False,
     }
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")
@@ -63,13 +90,18 @@ def test_both_fleets_write_the_same_metrics(tmp_path):
 
 def test_yaml_and_options_together_options_win(cli, tmp_path):
     config = tmp_path / "settings.yaml"
-    config.write_text("problem: {name: digits, clients: 4}\nrounds: 2\nalgorithm: local\n"
-                      "optimizer: {name: Adam, lr: 0.01}\nscheduler: {name: StepLR, step_size: 1}\n")
+    config.write_text(
+        "problem: {name: digits, clients: 4}\nrounds: 2\nalgorithm: local\n"
+        "optimizer: {name: Adam, lr: 0.01}\nscheduler: {name: StepLR, step_size: 1}\n"
+    )
     out = tmp_path / "run"
     assert cli("run", "digits", "--config", config, "--rounds", 1, "--out", out)[0] == 0
     resolved = Folder.open(out).config
     assert (resolved["rounds"], resolved["algorithm"], resolved["optimizer"]) == (
-        1, {"name": "local"}, {"name": "Adam", "lr": 0.01})
+        1,
+        {"name": "local"},
+        {"name": "Adam", "lr": 0.01},
+    )
     assert resolved["problem"]["clients"] == 4
     again = tmp_path / "again"
     assert cli("run", "digits", "--config", out / "config.yaml", "--out", again)[0] == 0
@@ -112,10 +144,22 @@ def test_a_users_own_file_runs(cli, tmp_path, name):
     code, printed, err = cli("run", f"{tmp_path / 'mine.py'}:{name}", "--rounds", 2, "--out", tmp_path / "run")
     assert code == 0, err
     assert "loss" in printed
-    assert cli("compare", f"{tmp_path / 'mine.py'}:{name}", "--rounds", 2, "--seeds", "1,2",
-               "--out", tmp_path / "comparison")[0] == 0
+    assert (
+        cli(
+            "compare",
+            f"{tmp_path / 'mine.py'}:{name}",
+            "--rounds",
+            2,
+            "--seeds",
+            "1,2",
+            "--out",
+            tmp_path / "comparison",
+        )[0]
+        == 0
+    )
     assert set(json.loads((tmp_path / "comparison" / "summary.json").read_text())["algorithms"]) == {
-        *PAPER_ALGORITHMS} - {"oracle"}  # no true clusters, so no oracle
+        *PAPER_ALGORITHMS
+    } - {"oracle"}  # no true clusters, so no oracle
 
 
 def test_a_users_file_takes_options(cli, tmp_path):
@@ -125,11 +169,17 @@ def test_a_users_file_takes_options(cli, tmp_path):
     assert len(Folder.open(tmp_path / "run").clients) == 5
 
 
-@pytest.mark.parametrize(("name", "said"), [
-    ("mine.py:porblem", "did you mean 'problem'"), ("mine.py:nothing", "must return an allforone.Problem"),
-    ("other.py:problem", "no such file"), ("mine.py:data", "is a int: it must be an allforone.Problem"),
-    ("mine.py:fails", "failed: FileNotFoundError: sites.csv"), ("mine.py:needs", "'path' is missing"),
-])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mine.py:porblem", "did you mean 'problem'"),
+        ("mine.py:nothing", "must return an allforone.Problem"),
+        ("other.py:problem", "no such file"),
+        ("mine.py:data", "is a int: it must be an allforone.Problem"),
+        ("mine.py:fails", "failed: FileNotFoundError: sites.csv"),
+        ("mine.py:needs", "'path' is missing"),
+    ],
+)
 def test_a_users_file_that_does_not_fit_is_explained(cli, tmp_path, name, said):
     (tmp_path / "mine.py").write_text(OWN)
     code, _, err = cli("run", tmp_path / name, "--out", tmp_path / "run")

@@ -65,8 +65,14 @@ def test_one_step_descends_as_lemma_one_says(case, seed):
     weights = torch.rand(6, generator=random, dtype=torch.float64)  # any weights will do
     weights = weights / weights.sum()
     exact = 1 - (known.gradients(point)[0] - known.gradients(point)[0, 0]).square().sum(1) / norm
-    bound = bounds.descent(known.excess(point)[0, 0], step, norm[0], (weights * exact).sum(),
-                           (weights.square() * VARIANCE).sum(), case.beta)
+    bound = bounds.descent(
+        known.excess(point)[0, 0],
+        step,
+        norm[0],
+        (weights * exact).sum(),
+        (weights.square() * VARIANCE).sum(),
+        case.beta,
+    )
     noise = (VARIANCE / 3).sqrt()[:, None] * torch.randn(20_000, 6, 3, generator=random, dtype=torch.float64)
     after = point - step * (weights[:, None] * (known.gradients(point) + noise)).sum(1)
     assert float(known.excess(after)[:, 0].mean()) <= float(bound)
@@ -104,8 +110,9 @@ def test_a_decreasing_step_stays_under_its_bound(case):
     epsilon, number = 0.02, torch.arange(1, 301, dtype=torch.float64)
     steps = decreasing_step(number, case.beta, case.mu, weight_sum=case.weight_sum)
     excess, _ = case.run(steps)
-    bound = bounds.decreasing(case.epsilon0, torch.arange(301), case.beta, case.mu, case.sufficient(epsilon),
-                              weight_sum=case.weight_sum)
+    bound = bounds.decreasing(
+        case.epsilon0, torch.arange(301), case.beta, case.mu, case.sufficient(epsilon), weight_sum=case.weight_sum
+    )
     assert float(bound[0]) >= case.epsilon0 * (1 - 1e-9)
     assert (not_yet_below(excess, epsilon) <= bound * (1 + 1e-9)).all()
 
@@ -113,9 +120,12 @@ def test_a_decreasing_step_stays_under_its_bound(case):
 def test_after_the_updates_needed_the_precision_is_reached_with_collaboration_sooner_than_without():
     case, epsilon, louder = Case(continuous()), 3.0, 60.0  # so much noise that it decides, not the way to go
     variances = {True: louder * case.sufficient(epsilon), False: louder * float(VARIANCE[0])}
-    needed = {together: int(bounds.updates_needed(epsilon, case.epsilon0, case.beta, case.mu, variance,
-                                                  weight_sum=case.weight_sum))
-              for together, variance in variances.items()}
+    needed = {
+        together: int(
+            bounds.updates_needed(epsilon, case.epsilon0, case.beta, case.mu, variance, weight_sum=case.weight_sum)
+        )
+        for together, variance in variances.items()
+    }
     number = torch.arange(1, needed[True] + 1, dtype=torch.float64)
     steps = decreasing_step(number, case.beta, case.mu, weight_sum=case.weight_sum)
     excess, _ = simulate(case.known, case.criterion, louder * VARIANCE, steps, start=START, repetitions=200)

@@ -119,8 +119,9 @@ def test_partners_seen_are_those_listened_to_without_a_break_from_the_start():
     own = torch.ones(2, 2, 4, dtype=torch.float64)
     apart = torch.tensor([[[0.0] * 4, [0.2, 0.3, 1.5, 0.5]], [[2.0, 0.1, 0.1, 0.1], [0.0] * 4]], dtype=torch.float64)
     seen = Seen(own, apart, excess)
-    torch.testing.assert_close(seen.least_excess(afo.continuous()),
-                               torch.tensor([[1.0, 3.0], [torch.inf, 1.0]], dtype=torch.float64))
+    torch.testing.assert_close(
+        seen.least_excess(afo.continuous()), torch.tensor([[1.0, 3.0], [torch.inf, 1.0]], dtype=torch.float64)
+    )
     variance = torch.tensor([1.0, 2.0], dtype=torch.float64)
     found = [float(seen.effective_variance(afo.continuous(), variance, epsilon)[0]) for epsilon in (2.5, 1.5, 9.0)]
     assert found == pytest.approx([1 / (1 + 0.5**2 / 2), 1.0, 1.0])  # at 2 the other one was of no use

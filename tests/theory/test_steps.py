@@ -69,15 +69,18 @@ def test_steps_fall_round_by_round_and_a_resumed_run_goes_on_with_them(tmp_path)
     assert not torch.equal(whole.stacked["weight"], constant.stacked["weight"])
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["--schedule", "horizn"], "unknown schedule 'horizn'; did you mean 'horizon'?"),
-    (["--schedule", "decreasing"], "schedule decreasing: smoothness, convexity of digits not known"),
-    (["--schedule", "decreasing:convexity=0.1:smoothness=0"], "smoothness is 0: must be a number above 0"),
-    (["--schedule", "decreasing:mu=0.1"], "unknown key 'mu'"),
-    (["--schedule", "decreasing:convexity"], "expected name=value"),
-    (["--schedule", "decreasing:convexity=0.1:smoothness=4:factor=1"], "must be above 1"),
-    (["--schedule", "constant:smoothness=100"], "above 1/β = 0.01"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--schedule", "horizn"], "unknown schedule 'horizn'; did you mean 'horizon'?"),
+        (["--schedule", "decreasing"], "schedule decreasing: smoothness, convexity of digits not known"),
+        (["--schedule", "decreasing:convexity=0.1:smoothness=0"], "smoothness is 0: must be a number above 0"),
+        (["--schedule", "decreasing:mu=0.1"], "unknown key 'mu'"),
+        (["--schedule", "decreasing:convexity"], "expected name=value"),
+        (["--schedule", "decreasing:convexity=0.1:smoothness=4:factor=1"], "must be above 1"),
+        (["--schedule", "constant:smoothness=100"], "above 1/β = 0.01"),
+    ],
+)
 def test_a_schedule_that_cannot_be_followed_says_why(cli, tmp_path, arguments, said):
     code, _, err = cli("run", "digits", *arguments, "--out", tmp_path / "out")
     assert code == 2
@@ -91,8 +94,20 @@ def test_a_schedule_and_a_scheduler_exclude_each_other():
 
 
 def test_every_seed_of_a_comparison_has_its_own_constants(cli, tmp_path):
-    code, _, err = cli("compare", "synthetic", "--algorithms", "local", "--seeds", "1,2", "--rounds", 40, "--schedule",
-                       "horizon", "--out", tmp_path / "out")
+    code, _, err = cli(
+        "compare",
+        "synthetic",
+        "--algorithms",
+        "local",
+        "--seeds",
+        "1,2",
+        "--rounds",
+        40,
+        "--schedule",
+        "horizon",
+        "--out",
+        tmp_path / "out",
+    )
     assert code == 0, err
     found = [Folder.open(tmp_path / "out" / "runs" / "local" / seed).config["schedule"]["excess"] for seed in "12"]
     assert found[0] != found[1]

@@ -30,7 +30,8 @@ def random_r(seed, n=6):
     random = torch.Generator().manual_seed(seed)
     r = torch.rand(n, n, generator=random, dtype=torch.float64).fill_diagonal_(1)
     return r * (torch.rand(n, n, generator=random) < 0.8).double().fill_diagonal_(1), 0.1 + torch.rand(
-        n, generator=random, dtype=torch.float64)
+        n, generator=random, dtype=torch.float64
+    )
 
 
 @pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
@@ -81,8 +82,9 @@ def test_everyone_in_the_corrected_sufficient_cluster_is_listened_to(spread, tur
 
 
 def test_the_printed_constants_and_cluster_break_the_inclusion():
-    broken = [lemma_two(seed, printed.of_quadratics, printed.sufficient_cluster, spread=3.0, turn=0.05)
-              for seed in range(4)]
+    broken = [
+        lemma_two(seed, printed.of_quadratics, printed.sufficient_cluster, spread=3.0, turn=0.05) for seed in range(4)
+    ]
     print("share of points where lemma 2 fails as printed:", *(f"{share:.2f}" for share in broken))
     assert sum(broken) / len(broken) > 0.15
 
@@ -147,5 +149,6 @@ def test_the_binary_criterions_psi_is_between_lambda_squared_and_lambda_on_its_s
 
 def test_similarity_is_guaranteed_by_the_gradient_alone_where_nothing_is_convex():
     heterogeneity = Heterogeneity(B, C)
-    torch.testing.assert_close(guaranteed_similarity(heterogeneity, 4.0)[0],
-                               torch.tensor([1.0, 0.7, 0.75, 0.0], dtype=torch.float64))
+    torch.testing.assert_close(
+        guaranteed_similarity(heterogeneity, 4.0)[0], torch.tensor([1.0, 0.7, 0.75, 0.0], dtype=torch.float64)
+    )

@@ -4,8 +4,9 @@ import pytest
 
 
 def test_figure_one_is_drawn_and_shows_both_readings(cli, tmp_path):
-    code, out, err = cli("theory", "sufficient-clusters", "--clients", 5, "--spreads", "0.1,1",
-                         "--out", tmp_path / "one.png")
+    code, out, err = cli(
+        "theory", "sufficient-clusters", "--clients", 5, "--spreads", "0.1,1", "--out", tmp_path / "one.png"
+    )
     assert code == 0, err
     assert "corrected: everybody" in out and "as printed" in out
     assert (tmp_path / "one.png").read_bytes()[:4] == b"\x89PNG"
@@ -30,23 +31,39 @@ def test_a_plan_of_known_constants_says_they_are_exact(cli):
 
 
 def test_a_plan_of_estimated_constants_says_so(cli):
-    code, out, err = cli("theory", "plan", "digits", "-p", "clients=3", "--rounds", 3, "--points", 4, "--epsilon", "1",
-                         "--criterion", "binary:0.2")
+    code, out, err = cli(
+        "theory",
+        "plan",
+        "digits",
+        "-p",
+        "clients=3",
+        "--rounds",
+        3,
+        "--points",
+        4,
+        "--epsilon",
+        "1",
+        "--criterion",
+        "binary:0.2",
+    )
     assert code == 0, err
     assert "These are estimates" in out and "what was not seen may be worse" in out
     assert "--schedule horizon:smoothness=" in out
     assert "partners seen on its path" in out
 
 
-@pytest.mark.parametrize(("arguments", "said"), [
-    (["bound", "nowhere"], "no run there"),
-    (["plan", "digitz"], "did you mean 'digits'?"),
-    (["plan", "synthetic", "--epsilon", "none"], "give numbers above 0"),
-    (["plan", "synthetic", "--epsilon", "-1"], "give numbers above 0"),
-    (["plan", "synthetic", "--criterion", "ternary"], "give continuous, binary or binary:0.2"),
-    (["plan", "synthetic", "--criterion", "binary:x"], "λ must be a number"),
-    (["sufficient-clusters", "--spreads", "a"], "give numbers above 0"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["bound", "nowhere"], "no run there"),
+        (["plan", "digitz"], "did you mean 'digits'?"),
+        (["plan", "synthetic", "--epsilon", "none"], "give numbers above 0"),
+        (["plan", "synthetic", "--epsilon", "-1"], "give numbers above 0"),
+        (["plan", "synthetic", "--criterion", "ternary"], "give continuous, binary or binary:0.2"),
+        (["plan", "synthetic", "--criterion", "binary:x"], "λ must be a number"),
+        (["sufficient-clusters", "--spreads", "a"], "give numbers above 0"),
+    ],
+)
 def test_a_mistake_gets_one_line(cli, arguments, said):
     code, _, err = cli("theory", *arguments)
     assert code == 2

@@ -37,8 +37,9 @@ def test_following_a_run_finds_the_run_again(algorithm, inner, participation):
 @pytest.mark.parametrize("algorithm", [Local(), Oracle()])
 def test_the_mean_over_many_runs_stays_under_both_bounds(algorithm):
     runs = [follow(Loop(synthetic(127, **NOISY), seed=seed, batch_size=4), algorithm, SGD, 12) for seed in range(30)]
-    excess, bound, sharper = (torch.stack([getattr(run, name) for run in runs]).mean((0, 2))
-                              for name in ("excess", "bound", "sharper"))
+    excess, bound, sharper = (
+        torch.stack([getattr(run, name) for run in runs]).mean((0, 2)) for name in ("excess", "bound", "sharper")
+    )
     assert (excess <= bound * (1 + 1e-9)).all()
     assert (excess <= 1.15 * sharper).all()  # the spectrum is flat, so this one is an equality but for chance
     assert (sharper <= bound * (1 + 1e-9)).all()
@@ -55,12 +56,15 @@ def test_alone_the_noise_is_ones_own():
     torch.testing.assert_close(found.remaining, found.alone)
 
 
-@pytest.mark.parametrize(("make", "algorithm", "optimizer", "said"), [
-    (lambda: Stacked(digits(clients=2), seed=1), Local(), SGD, "constants are not known"),
-    (fleet, FedAvg(), SGD, "FedAvg: the bound is about"),
-    (fleet, Local(), Optimizer(partial(torch.optim.Adam, lr=0.1)), "plain SGD"),
-    (fleet, Local(), Optimizer(partial(torch.optim.SGD, lr=0.1, momentum=0.9)), "plain SGD"),
-])
+@pytest.mark.parametrize(
+    ("make", "algorithm", "optimizer", "said"),
+    [
+        (lambda: Stacked(digits(clients=2), seed=1), Local(), SGD, "constants are not known"),
+        (fleet, FedAvg(), SGD, "FedAvg: the bound is about"),
+        (fleet, Local(), Optimizer(partial(torch.optim.Adam, lr=0.1)), "plain SGD"),
+        (fleet, Local(), Optimizer(partial(torch.optim.SGD, lr=0.1, momentum=0.9)), "plain SGD"),
+    ],
+)
 def test_what_the_bound_does_not_speak_of_is_refused(make, algorithm, optimizer, said):
     with pytest.raises(InputError, match=said):
         follow(make(), algorithm, optimizer, 2)

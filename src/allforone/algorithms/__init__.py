@@ -20,9 +20,7 @@ def all_for_one(memory: float = 0.9, every: int = 1) -> AllForOne:
     return AllForOne(continuous(), Online(memory, every))
 
 
-def all_for_one_binary(
-    threshold: float = 0.1, samples: int = 512, weighting: Weighting | None = None
-) -> AllForOne:
+def all_for_one_binary(threshold: float = 0.1, samples: int = 512, weighting: Weighting | None = None) -> AllForOne:
     return AllForOne(binary(threshold), Paper(samples), weighting)
 
 
@@ -58,7 +56,25 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
 PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
 
 __all__ = [
-    "ALGORITHMS", "PAPER_ALGORITHMS", "Algorithm", "AllForOne", "Apfl", "CoBo", "Ditto", "FedAvg", "Guarded", "Ifca",
-    "Info", "Local", "Oracle", "State", "Verdict", "Weighting", "WgaBc", "all_for_one", "all_for_one_binary",
-    "all_for_one_continuous", "default_weighting",
+    "ALGORITHMS",
+    "PAPER_ALGORITHMS",
+    "Algorithm",
+    "AllForOne",
+    "Apfl",
+    "CoBo",
+    "Ditto",
+    "FedAvg",
+    "Guarded",
+    "Ifca",
+    "Info",
+    "Local",
+    "Oracle",
+    "State",
+    "Verdict",
+    "Weighting",
+    "WgaBc",
+    "all_for_one",
+    "all_for_one_binary",
+    "all_for_one_continuous",
+    "default_weighting",
 ]

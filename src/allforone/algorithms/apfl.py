@@ -38,10 +38,16 @@ class Apfl:
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
         mixture = 1 - optimizer.lr if self.as_published else self.mixture
-        return State(models, optimizer, {
-            "own": models, "common": models, "common optimizer": optimizer,
-            "mixture": torch.full((n,), mixture, dtype=torch.float64),
-        })
+        return State(
+            models,
+            optimizer,
+            {
+                "own": models,
+                "common": models,
+                "common optimizer": optimizer,
+                "mixture": torch.full((n,), mixture, dtype=torch.float64),
+            },
+        )
 
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
         mixture, only_own = state.memory["mixture"], alone(fleet)
@@ -51,11 +57,15 @@ class Apfl:
             gradients = fleet.gradients(mixed(mixture, own.models, common.models), only_own, step)
             common_gradients = fleet.gradients(common.models, only_own, step)
             if step == steps.start and self.adaptive and not self.as_published:
-                slope = sum((gradients[name] * (own.models[name] - common.models[name])).flatten(1).sum(1).double()
-                            for name in fleet.trained)
+                slope = sum(
+                    (gradients[name] * (own.models[name] - common.models[name])).flatten(1).sum(1).double()
+                    for name in fleet.trained
+                )
                 mixture = (mixture - (self.mixture_step or own.lr) * slope).clamp(0, 1)
-            chain = {name: gradients[name] if self.as_published else each(mixture, gradients[name]) * gradients[name]
-                     for name in fleet.trained}
+            chain = {
+                name: gradients[name] if self.as_published else each(mixture, gradients[name]) * gradients[name]
+                for name in fleet.trained
+            }
             own.apply({**gradients, **chain})
             common.apply(common_gradients)
         (own_models, optimizer), (local, common_optimizer) = own.finish(), common.finish()

@@ -32,10 +32,17 @@ class Guarded:
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
         state = self.algorithm.init(models, optimizer)
-        return State(state.models, state.optimizer, {
-            "together": state.models, "memory": state.memory, "alone": models, "alone_optimizer": optimizer,
-            "differences": torch.full((n, KEPT), torch.nan, dtype=torch.float64),
-        })
+        return State(
+            state.models,
+            state.optimizer,
+            {
+                "together": state.models,
+                "memory": state.memory,
+                "alone": models,
+                "alone_optimizer": optimizer,
+                "differences": torch.full((n, KEPT), torch.nan, dtype=torch.float64),
+            },
+        )
 
     def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
         memory: dict[str, Any] = state.memory
@@ -47,12 +54,20 @@ class Guarded:
         fresh = relative_difference(losses, losses_alone)
         differences = latest(memory["differences"], fresh, held, here)
         verdict = judge(differences)
-        given = {name: where_rows(verdict.alone, alone.models[name], shared)
-                 for name, shared in together.models.items()}
-        return State(given, together.optimizer, {
-            "together": together.models, "memory": together.memory, "alone": alone.models,
-            "alone_optimizer": alone.optimizer, "differences": differences,
-        }), info._replace(verdict=verdict)
+        given = {
+            name: where_rows(verdict.alone, alone.models[name], shared) for name, shared in together.models.items()
+        }
+        return State(
+            given,
+            together.optimizer,
+            {
+                "together": together.models,
+                "memory": together.memory,
+                "alone": alone.models,
+                "alone_optimizer": alone.optimizer,
+                "differences": differences,
+            },
+        ), info._replace(verdict=verdict)
 
 
 def relative_difference(together: Tensor, alone: Tensor) -> Tensor:

@@ -37,8 +37,10 @@ class Ifca:
         used = member.sum(1) > 0
         weights = member / member.sum(1, keepdim=True).clamp(min=1e-300)
         means = [mean(local, line) for line in weights]
-        centres = {name: torch.cat([means[k][name] if used[k] else old[k : k + 1] for k in range(len(weights))])
-                   for name, old in centres.items()}
+        centres = {
+            name: torch.cat([means[k][name] if used[k] else old[k : k + 1] for k in range(len(weights))])
+            for name, old in centres.items()
+        }
         return State(pick(centres, choice), optimizer, {"centres": centres}), Info(weights[choice])
 
 

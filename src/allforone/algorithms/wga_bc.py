@@ -55,8 +55,10 @@ class WgaBc:
             running.apply(direction)
         after, optimizer = running.finish()
         here = fleet.present(steps.start)
-        models, kept = ({name: where_rows(here, now[name], before[name]) for name in now}
-                        for now, before in ((after, state.models), (correction, state.memory["correction"])))
+        models, kept = (
+            {name: where_rows(here, now[name], before[name]) for name in now}
+            for now, before in ((after, state.models), (correction, state.memory["correction"]))
+        )
         info = Info((1 - a)[:, None] * own + a[:, None] * peers)
         return State(models, optimizer.only(here, state.optimizer), {"correction": kept}), info
 

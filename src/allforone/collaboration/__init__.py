@@ -6,6 +6,18 @@ from .similarity import Estimate, Estimator, Paper, similarity
 from .weights import definition, effective_variance, normalised, step_scale, trusted, uniform_within
 
 __all__ = [
-    "Criterion", "Estimate", "Estimator", "Online", "Paper", "binary", "continuous", "definition",
-    "effective_variance", "normalised", "similarity", "step_scale", "trusted", "uniform_within",
+    "Criterion",
+    "Estimate",
+    "Estimator",
+    "Online",
+    "Paper",
+    "binary",
+    "continuous",
+    "definition",
+    "effective_variance",
+    "normalised",
+    "similarity",
+    "step_scale",
+    "trusted",
+    "uniform_within",
 ]

@@ -69,8 +69,10 @@ def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -
         "noise": statistics.noise,
         "length": statistics.norm,
     }
-    after = {name: torch.where(asked, kept * memory[name] + (1 - kept) * (now[name] / unit).nan_to_num(), memory[name])
-             for name in SMOOTHED}
+    after = {
+        name: torch.where(asked, kept * memory[name] + (1 - kept) * (now[name] / unit).nan_to_num(), memory[name])
+        for name in SMOOTHED
+    }
     after["seen"] = torch.where(asked, kept * memory["seen"] + (1 - kept), memory["seen"])
     after["scale"] = torch.where(here, (scale + size) / 2, memory["scale"])
     after["unit"] = torch.where(here, scale, memory["unit"])

@@ -11,7 +11,25 @@ from .stacked import Compiled, Stacked
 FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "compiled": Compiled, "loop": Loop}
 
 __all__ = [
-    "ATTACKS", "FLEETS", "Attack", "Attacked", "Compiled", "Direction", "Evaluation", "Fleet", "InProcess",
-    "Loop", "Models", "Optimizer", "PairStatistics", "Problem", "Stacked", "mean", "plus", "repeat", "restricted",
-    "row", "stack",
+    "ATTACKS",
+    "FLEETS",
+    "Attack",
+    "Attacked",
+    "Compiled",
+    "Direction",
+    "Evaluation",
+    "Fleet",
+    "InProcess",
+    "Loop",
+    "Models",
+    "Optimizer",
+    "PairStatistics",
+    "Problem",
+    "Stacked",
+    "mean",
+    "plus",
+    "repeat",
+    "restricted",
+    "row",
+    "stack",
 ]

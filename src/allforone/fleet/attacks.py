@@ -92,8 +92,10 @@ class Attacked(Stacked):
         models, optimizer = InProcess.descended(self, models, mix, optimizer, steps, direction)
         for k in self.liars if len(mix) == len(self.clients) else []:  # their own models are nobody's business
             if not self._size(models, k) < LOST * (1 + self._size(self._first, k)):
-                models = {name: tensor.index_copy(0, torch.tensor([k]), self._first[name][k : k + 1])
-                          for name, tensor in models.items()}
+                models = {
+                    name: tensor.index_copy(0, torch.tensor([k]), self._first[name][k : k + 1])
+                    for name, tensor in models.items()
+                }
         return models, optimizer
 
     def _size(self, models: Models, k: int) -> float:
@@ -143,8 +145,10 @@ class Attacked(Stacked):
         self, models: Models, batches: dict[int, list[Batch]], step: int, purpose: str = "update"
     ) -> dict[int, list[Tensor]]:
         """What each client answers at every model, for each of its batches: [models, P]."""
-        answers = {k: [self.column(models, k, batch, step, purpose.format(part)) for part, batch in enumerate(parts)]
-                   for k, parts in batches.items()}
+        answers = {
+            k: [self.column(models, k, batch, step, purpose.format(part)) for part, batch in enumerate(parts)]
+            for k, parts in batches.items()
+        }
         honest = [columns for k, columns in answers.items() if k not in self.liars]
         for k in set(self.liars) & set(answers):
             for part, own in enumerate(answers[k]):

@@ -103,7 +103,8 @@ def mean(models: Models, weights: Tensor) -> Models:
     """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's."""
     return {
         name: torch.einsum("n,n...->...", weights.double(), tensor.double())[None].to(tensor.dtype)
-        if tensor.is_floating_point() else tensor[:1].clone()
+        if tensor.is_floating_point()
+        else tensor[:1].clone()
         for name, tensor in models.items()
     }
 

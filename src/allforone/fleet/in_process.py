@@ -132,8 +132,10 @@ class InProcess(ABC):
         batches = self.batches(asked, step, "update", self.batch_size)
         least = 2 if self.moves_buffers else 1
         if all(len(inputs) >= 2 * least for inputs, _ in batches.values()):
-            return {k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
-                    for k, (x, y) in batches.items()}
+            return {
+                k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
+                for k, (x, y) in batches.items()
+            }
         other = self.batches(asked, step - 1 if step else 1, "update", self.batch_size)
         return {k: [other[k], batches[k]] for k in batches}
 
@@ -162,8 +164,10 @@ class InProcess(ABC):
     def training(self, module: nn.Module, client: int, step: int, purpose: str = "update") -> Iterator[None]:
         """Train mode; layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
         self.train_mode(module)
-        with blaming(f"client {client}: the model or the loss fails on its batch of step {step}",
-                     "Look at its data, or try another batch size"):
+        with blaming(
+            f"client {client}: the model or the loss fails on its batch of step {step}",
+            "Look at its data, or try another batch size",
+        ):
             if not self.draws:
                 yield
                 return
@@ -200,8 +204,9 @@ class InProcess(ABC):
         count = len(models[self.trained[0]])
         total = torch.zeros(count, len(self.clients), dtype=torch.float64)
         for step in steps:
-            batches = [self.arranged(batch) for batch in
-                       self.batches(everyone, step, "update", self.batch_size).values()]
+            batches = [
+                self.arranged(batch) for batch in self.batches(everyone, step, "update", self.batch_size).values()
+            ]
 
             @torch.no_grad()
             def losses(module: nn.Module, model: Models, batches: list[Batch] = batches) -> Tensor:

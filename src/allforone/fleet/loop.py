@@ -28,8 +28,10 @@ class Loop(InProcess):
         batches = self.compared(asked, step, samples)
 
         def gradients(i: int, k: int) -> list[Tensor]:
-            return [flat(self.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
-                    for part, batch in enumerate(batches[k])]
+            return [
+                flat(self.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
+                for part, batch in enumerate(batches[k])
+            ]
 
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in batches)) for i in batches]
         return pair_statistics(rows, list(batches), len(self.clients), samples is None)

@@ -122,5 +122,7 @@ def check_elementwise(make: Make) -> None:
     except (TypeError, RuntimeError, ValueError) as error:
         raise InputError(f"the optimizer cannot be used: {error}") from error
     if not torch.allclose(stacked, alone, rtol=1e-4, atol=1e-6):
-        raise InputError("the optimizer mixes the entries of a tensor, so one site's model would change another's: "
-                         "use an element-wise one such as SGD, Adam or AdamW")
+        raise InputError(
+            "the optimizer mixes the entries of a tensor, so one site's model would change another's: "
+            "use an element-wise one such as SGD, Adam or AdamW"
+        )

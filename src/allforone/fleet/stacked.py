@@ -44,7 +44,9 @@ class Stacked(InProcess):
         self.splits = self.concatenates and trial.holds(exactness.splits)
         small = sum(p.numel() for p in self.module.parameters()) <= VECTORISED_PARAMETERS
         self.vectorises = (
-            self.concatenates and small and not any(True for _ in self.module.buffers())
+            self.concatenates
+            and small
+            and not any(True for _ in self.module.buffers())
             and trial.holds(exactness.vectorises)
         )
         self.channels_last = not self.vectorises and trial.holds(exactness.has_channels_last)
@@ -95,14 +97,17 @@ class Stacked(InProcess):
         self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
     ) -> PairStatistics:
         n, asked = len(self.clients), self.present(step) if among is None else among
-        batches = {k: [self.arranged(part) for part in parts]
-                   for k, parts in self.compared(asked, step, samples).items()}
+        batches = {
+            k: [self.arranged(part) for part in parts] for k, parts in self.compared(asked, step, samples).items()
+        }
         clients = list(batches)
         if self.at_once(asked, samples or self.batch_size):
             self.train_mode(self.module)
             with one_core():
-                inputs, targets = (torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
-                                   for part in (0, 1))
+                inputs, targets = (
+                    torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
+                    for part in (0, 1)
+                )
                 rows = self.small.compare({name: t[clients] for name, t in models.items()}, inputs, targets, step)
             return pair_statistics(zip(*rows, strict=True), clients, n, samples is None)
 
@@ -120,8 +125,14 @@ class Stacked(InProcess):
         return pair_statistics(self.workers.each(of_row, clients), clients, n, samples is None)
 
     def mixed(
-        self, module: nn.Module, model: Models, m: int, weights: dict[int, float], batches: dict[int, Batch],
-        step: int, purpose: str = "update",
+        self,
+        module: nn.Module,
+        model: Models,
+        m: int,
+        weights: dict[int, float],
+        batches: dict[int, Batch],
+        step: int,
+        purpose: str = "update",
     ) -> Models:
         """Σ_k weights[k] g_k(θ) of one model, and its buffers after the batch of its owner m."""
         leaves = {name: self._leaf(name, tensor) for name, tensor in model.items()}
@@ -185,8 +196,11 @@ class Stacked(InProcess):
         for k, weight in weights.items():
             inputs, targets = batches[k]
             whole = not self.splits or len(inputs) <= PASSED_SAMPLES
-            for x, y in [(inputs, targets)] if whole else zip(
-                    inputs.split(PASSED_SAMPLES), targets.split(PASSED_SAMPLES), strict=True):
+            for x, y in (
+                [(inputs, targets)]
+                if whole
+                else zip(inputs.split(PASSED_SAMPLES), targets.split(PASSED_SAMPLES), strict=True)
+            ):
                 if piece and (not self.concatenates or held + len(x) > PASSED_SAMPLES):
                     yield piece
                     piece, held = [], 0
@@ -215,8 +229,10 @@ class Stacked(InProcess):
         ahead, start = 1, steps.start
         while start < steps.stop:
             some = range(start, min(start + ahead, steps.stop))
-            drawn = [draw_many(self.clients[k].train, size, seed=self.seed, client=k, steps=some, purpose=purpose)
-                     for k in asked]
+            drawn = [
+                draw_many(self.clients[k].train, size, seed=self.seed, client=k, steps=some, purpose=purpose)
+                for k in asked
+            ]
             inputs, targets = (torch.stack([batch[part] for batch in drawn], 1) for part in (0, 1))
             for k in asked:
                 self.count(k, some, purpose, inputs.shape[2])

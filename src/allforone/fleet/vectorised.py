@@ -48,7 +48,8 @@ class Vectorised:
     def gradients(self, models: Models, plan: Plan, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
         *found, losses = self._gradients(
-            inputs, targets, plan.columns, plan.weights, *(models[name] for name in self.names))
+            inputs, targets, plan.columns, plan.weights, *(models[name] for name in self.names)
+        )
         gradient = dict(zip(self.trained, found, strict=True))
         if plan.any_idle:
             for tensor in gradient.values():
@@ -59,7 +60,8 @@ class Vectorised:
         self, inputs: Tensor, targets: Tensor, columns: Tensor, weights: Tensor, *models: Tensor
     ) -> tuple[Tensor, ...]:
         gradient, losses = vmap(grad(self.weighted_loss, has_aux=True))(
-            *self._apart(models), inputs[columns], targets[columns], weights)
+            *self._apart(models), inputs[columns], targets[columns], weights
+        )
         return *(gradient[name] for name in self.trained), losses
 
     def weighted_loss(
@@ -100,8 +102,10 @@ class Vectorised:
 
     def _apart(self, models: tuple[Tensor, ...]) -> tuple[Models, Models]:
         named = dict(zip(self.names, models, strict=True))
-        return ({name: tensor for name, tensor in named.items() if name in self.trained},
-                {name: tensor for name, tensor in named.items() if name not in self.trained})
+        return (
+            {name: tensor for name, tensor in named.items() if name in self.trained},
+            {name: tensor for name, tensor in named.items() if name not in self.trained},
+        )
 
 
 def check_losses(losses: list[Tensor], plan: Plan, steps: range) -> None:

@@ -28,7 +28,9 @@ class Workers:
         self.made = 0
 
     def each(
-        self, work: Callable[[nn.Module, Item], Answer], items: Iterable[Item],
+        self,
+        work: Callable[[nn.Module, Item], Answer],
+        items: Iterable[Item],
         meanwhile: Callable[[], None] | None = None,
     ) -> list[Answer]:
         """work(module, item) for each item, in order. Few items come one after another, each on all cores.

@@ -6,6 +6,14 @@ from .scores import Scores, scores
 from .tables import side_by_side
 
 __all__ = [
-    "EXPERIMENTS", "REAL", "Experiment", "Scores", "compute", "draw_real", "draw_synthetic", "scores", "settings_table",
+    "EXPERIMENTS",
+    "REAL",
+    "Experiment",
+    "Scores",
+    "compute",
+    "draw_real",
+    "draw_synthetic",
+    "scores",
+    "settings_table",
     "side_by_side",
 ]

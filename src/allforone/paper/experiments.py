@@ -37,14 +37,22 @@ class Experiment:
 EXPERIMENTS = {
     "synthetic-2": Experiment("Synth. d = 2", {"name": "synthetic", "dimension": 2}, quick={"rounds": 20}),
     "synthetic-10": Experiment("Synth. d = 10", {"name": "synthetic", "dimension": 10}, quick={"rounds": 50}),
-    "mnist": Experiment("Mnist", {"name": "mnist"}, {"clients": 4, "samples_per_client": 200},
-                        {"rounds": 5, "inner": 10}, True),
-    "cifar10": Experiment("Cifar10", {"name": "cifar10"}, {"clients": 4, "samples_per_client": 200},
-                          {"rounds": 5, "inner": 10, "optimizer": {"lr": 0.01}}, True),
-    "heart-disease": Experiment("Heart disease", {"name": "heart-disease"}, quick={"rounds": 5, "inner": 20},
-                                variants=True),
-    "ixi": Experiment("Ixi", {"name": "ixi"}, {"volumes_per_client": 4}, {"rounds": 1, "inner": 1, "batch_size": 2},
-                      True),
+    "mnist": Experiment(
+        "Mnist", {"name": "mnist"}, {"clients": 4, "samples_per_client": 200}, {"rounds": 5, "inner": 10}, True
+    ),
+    "cifar10": Experiment(
+        "Cifar10",
+        {"name": "cifar10"},
+        {"clients": 4, "samples_per_client": 200},
+        {"rounds": 5, "inner": 10, "optimizer": {"lr": 0.01}},
+        True,
+    ),
+    "heart-disease": Experiment(
+        "Heart disease", {"name": "heart-disease"}, quick={"rounds": 5, "inner": 20}, variants=True
+    ),
+    "ixi": Experiment(
+        "Ixi", {"name": "ixi"}, {"volumes_per_client": 4}, {"rounds": 1, "inner": 1, "batch_size": 2}, True
+    ),
 }
 REAL = [name for name, experiment in EXPERIMENTS.items() if experiment.variants]
 

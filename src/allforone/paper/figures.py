@@ -27,13 +27,15 @@ def _draw(found: dict[str, Comparison], quantities: Sequence[str], out: Path) ->
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    names = list(dict.fromkeys(name for comparison in found.values() for name in comparison.algorithms
-                               if ":" not in name))
+    names = list(
+        dict.fromkeys(name for comparison in found.values() for name in comparison.algorithms if ":" not in name)
+    )
     colours = style.colours(names)
     with rc_context(RC):
         rows, columns = len(quantities), len(found)
-        figure = Figure(figsize=(max(4.2, 2.9 * columns + 0.4), 2.6 * rows + 0.2 * -(-len(names) // 3) + 0.3),
-                        layout="constrained")
+        figure = Figure(
+            figsize=(max(4.2, 2.9 * columns + 0.4), 2.6 * rows + 0.2 * -(-len(names) // 3) + 0.3), layout="constrained"
+        )
         axes = figure.subplots(rows, columns, squeeze=False)
         for column, (experiment, comparison) in enumerate(found.items()):
             for line, quantity in zip(axes, quantities, strict=True):
@@ -45,10 +47,12 @@ def _draw(found: dict[str, Comparison], quantities: Sequence[str], out: Path) ->
                 line[column].xaxis.get_major_locator().set_params(integer=True)
         for line, quantity in zip(axes, quantities, strict=True):
             line[0].set_ylabel("log₁₀ test loss" if quantity == "log10_loss" else QUANTITIES[quantity][0])
-        handles = {text: handle for axis in axes.flat for handle, text in zip(*axis.get_legend_handles_labels(),
-                                                                              strict=True)}
-        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3 if columns < 4 else 4,
-                      fontsize=8)
+        handles = {
+            text: handle for axis in axes.flat for handle, text in zip(*axis.get_legend_handles_labels(), strict=True)
+        }
+        figure.legend(
+            handles.values(), handles.keys(), loc="outside lower center", ncols=3 if columns < 4 else 4, fontsize=8
+        )
         return save(figure, out)
 
 

@@ -29,8 +29,10 @@ class Scores(NamedTuple):
 
 def scores(comparison: Comparison, out: Path) -> dict[str, Scores]:
     """Of every algorithm of a comparison that lies in `out`."""
-    return {name: _scores([out / "runs" / name.replace(":", "_") / str(run.seed) for run in comparison.of(name)])
-            for name in comparison.algorithms}
+    return {
+        name: _scores([out / "runs" / name.replace(":", "_") / str(run.seed) for run in comparison.of(name)])
+        for name in comparison.algorithms
+    }
 
 
 def _scores(folders: list[Path]) -> Scores:

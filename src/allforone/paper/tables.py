@@ -11,15 +11,26 @@ Table = list[list[str]]  #: the first row holds the titles
 def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) -> dict[str, Table]:
     """For accuracy and loss: algorithms × (problem: paper, ours, as published), each as train / test."""
     papers = {
-        "accuracy %": (printed.ACCURACY_STD if deviations else printed.ACCURACY,
-                       "accuracy_std" if deviations else "accuracy", ".1f"),
+        "accuracy %": (
+            printed.ACCURACY_STD if deviations else printed.ACCURACY,
+            "accuracy_std" if deviations else "accuracy",
+            ".1f",
+        ),
         "log10 loss": ({} if deviations else printed.LOG_LOSS, "log_loss_std" if deviations else "log_loss", ".2f"),
     }
     names = list(dict.fromkeys(name for of in found.values() for name in of if ":" not in name))
     tables = {}
     for title, (paper, field, form) in papers.items():
-        rows = [["train / test", *(f"{EXPERIMENTS[problem].title}: {who}" for problem in found
-                                   for who in ("paper", "ours", "as published"))]]
+        rows = [
+            [
+                "train / test",
+                *(
+                    f"{EXPERIMENTS[problem].title}: {who}"
+                    for problem in found
+                    for who in ("paper", "ours", "as published")
+                ),
+            ]
+        ]
         for name in names:
             cells = []
             for problem, of in found.items():

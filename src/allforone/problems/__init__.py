@@ -13,11 +13,27 @@ from .synthetic import synthetic
 
 #: name on the command line → function from a seed and options to a problem
 PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "synthetic": synthetic, "digits": digits, "mnist": mnist, "cifar10": cifar10, "heart-disease": heart_disease,
+    "synthetic": synthetic,
+    "digits": digits,
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "heart-disease": heart_disease,
     "ixi": ixi,
 }
 
 __all__ = [
-    "PROBLEMS", "Client", "Loss", "Problem", "Settings", "accuracy", "check", "cifar10", "digits", "heart_disease",
-    "hold_out", "ixi", "mnist", "synthetic",
+    "PROBLEMS",
+    "Client",
+    "Loss",
+    "Problem",
+    "Settings",
+    "accuracy",
+    "check",
+    "cifar10",
+    "digits",
+    "heart_disease",
+    "hold_out",
+    "ixi",
+    "mnist",
+    "synthetic",
 ]

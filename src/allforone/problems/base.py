@@ -25,8 +25,14 @@ class Client:
     """
 
     def __init__(
-        self, train: Any, test: Any, *, cluster: int | None = None, name: str | None = None,
-        transform: Transform | None = None, augment: Augment | None = None,
+        self,
+        train: Any,
+        test: Any,
+        *,
+        cluster: int | None = None,
+        name: str | None = None,
+        transform: Transform | None = None,
+        augment: Augment | None = None,
     ) -> None:
         self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train, transform, augment)
         self.test: Finite | Population = test if isinstance(test, Population) else Finite(test, transform)
@@ -50,8 +56,10 @@ class Client:
             return self
         count = round(share * len(self.train))
         if count < LEAST_HELD:
-            raise InputError(f"it has {len(self.train)} training samples, of which {share:.0%} are to be held out: "
-                             f"the guard needs at least {math.ceil(LEAST_HELD / share)}")
+            raise InputError(
+                f"it has {len(self.train)} training samples, of which {share:.0%} are to be held out: "
+                f"the guard needs at least {math.ceil(LEAST_HELD / share)}"
+            )
         order = torch.randperm(len(self.train), generator=generator)
         client = copy.copy(self)
         client.held, client.train = self.train.part(order[:count], augmented=False), self.train.part(order[count:])

@@ -47,22 +47,27 @@ def _check_values(data: Finite) -> None:
 def _check_same_kind(batch: Batch, first: Batch) -> None:
     for what, ours, theirs in zip(("inputs", "targets"), batch, first, strict=True):
         if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
-            raise InputError(f"its {what} are {_kind(ours)} each, client 0's are {_kind(theirs)}: "
-                             "all clients must have tensors of the same shape and dtype")
+            raise InputError(
+                f"its {what} are {_kind(ours)} each, client 0's are {_kind(theirs)}: "
+                "all clients must have tensors of the same shape and dtype"
+            )
 
 
 def _check_loss(problem: Problem, model: nn.Module, batch: Batch) -> None:
     inputs, targets = batch
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
-    remedy = ("Class labels must be int64 (targets.long()), regression targets must have the dtype and shape of the "
-              "model's output")
+    remedy = (
+        "Class labels must be int64 (targets.long()), regression targets must have the dtype and shape of the "
+        "model's output"
+    )
     try:
         with torch.no_grad(), warnings.catch_warnings():
             # mse_loss only warns when shapes are broadcast, and then learns nonsense
             warnings.filterwarnings("error", message=".*target size.*")
-            with blaming(f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}",
-                         remedy):
+            with blaming(
+                f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}", remedy
+            ):
                 output = model(inputs.clone())
                 loss = problem.loss(output, targets)
             if not isinstance(loss, Tensor) or loss.dim() != 0:

@@ -22,8 +22,12 @@ PIXELS = 3 * 32 * 32
 
 
 def cifar10(
-    seed: int = 127, clients: int = 20, split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
-    samples_per_client: int | None = None, test_share: float = 0.2, augmented: bool = True,
+    seed: int = 127,
+    clients: int = 20,
+    split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
+    samples_per_client: int | None = None,
+    test_share: float = 0.2,
+    augmented: bool = True,
 ) -> Problem:
     """Training and test images pooled, dealt (cluster: even clients see classes 0–4, odd 5–9), then 80/20 each.
 
@@ -31,14 +35,25 @@ def cifar10(
     """
     images, labels = read_cifar10()
     return Problem(
-        clients=deal(images, labels, clients=clients, split=split, seed=seed, test_share=test_share,
-                     samples_per_client=samples_per_client, augment=crop_and_flip if augmented else None,
-                     transform=partial(normalise, mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010])),
+        clients=deal(
+            images,
+            labels,
+            clients=clients,
+            split=split,
+            seed=seed,
+            test_share=test_share,
+            samples_per_client=samples_per_client,
+            augment=crop_and_flip if augmented else None,
+            transform=partial(normalise, mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010]),
+        ),
         model=lenet,
         loss=F.cross_entropy,
         accuracy=accuracy,
         settings=Settings(
-            rounds=100, inner=50, batch_size=16, estimation=512,
+            rounds=100,
+            inner=50,
+            batch_size=16,
+            estimation=512,
             optimizer={"name": "SGD", "lr": 0.001, "momentum": 0.9, "weight_decay": 5e-4},
         ),
         name="cifar10",
@@ -48,8 +63,18 @@ def cifar10(
 def lenet() -> nn.Module:
     """LeNet-5 for colour images: 62,006 parameters. Rectifying after the maximum gives the same, for a quarter."""
     return nn.Sequential(
-        nn.Conv2d(3, 6, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(6, 16, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
-        nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+        nn.Conv2d(3, 6, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(6, 16, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(400, 120),
+        nn.ReLU(),
+        nn.Linear(120, 84),
+        nn.ReLU(),
+        nn.Linear(84, 10),
     )
 
 
@@ -57,7 +82,8 @@ def read_cifar10() -> tuple[Tensor, Tensor]:
     """Images [n, 3, 32, 32] as bytes and labels [n], from whichever of the publisher's layouts is there."""
     place = sources.folder("cifar10")
     layouts: list[tuple[str, str, Callable[[bytes], tuple[np.ndarray, np.ndarray]]]] = [
-        ("cifar-10-batches-bin", ".bin", _binary), ("cifar-10-batches-py", "", _python),
+        ("cifar-10-batches-bin", ".bin", _binary),
+        ("cifar-10-batches-py", "", _python),
     ]
     for name, ending, decode in layouts:
         if (place / name).is_dir():
@@ -68,8 +94,11 @@ def read_cifar10() -> tuple[Tensor, Tensor]:
         if path.is_file():
             try:
                 with tarfile.open(path) as tar:
-                    members = {Path(m.name).name: tar.extractfile(m).read()  # type: ignore[union-attr]
-                               for m in tar if m.isfile() and Path(m.name).parent.name == inner}
+                    members = {
+                        Path(m.name).name: tar.extractfile(m).read()  # type: ignore[union-attr]
+                        for m in tar
+                        if m.isfile() and Path(m.name).parent.name == inner
+                    }
             except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
                 raise sources.damaged("cifar10", path, f"a whole archive ({error})") from error
             return _gather(path, members.__getitem__, ending, decode)

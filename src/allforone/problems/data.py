@@ -67,8 +67,11 @@ class Finite:
 
     def part(self, indices: Tensor, augmented: bool = True) -> "Finite":
         """The samples at these places, as a data set of its own."""
-        source = Subset(self.items, indices.tolist()) if self.tensors is None else tuple(
-            tensor[indices] for tensor in self.tensors)
+        source = (
+            Subset(self.items, indices.tolist())
+            if self.tensors is None
+            else tuple(tensor[indices] for tensor in self.tensors)
+        )
         return Finite(source, self.transform, self.augment if augmented else None)
 
     def take(self, indices: Tensor, generator: torch.Generator | None = None) -> Batch:

@@ -29,8 +29,15 @@ def digits(
     images, labels = load_digits(return_X_y=True)
     inputs, targets = torch.from_numpy(images).float() / 16, torch.from_numpy(labels).long()
     return Problem(
-        clients=deal(inputs, targets, clients=clients, split=split, seed=seed, test_share=test_share,
-                     samples_per_client=samples_per_client),
+        clients=deal(
+            inputs,
+            targets,
+            clients=clients,
+            split=split,
+            seed=seed,
+            test_share=test_share,
+            samples_per_client=samples_per_client,
+        ),
         model=partial(network, hidden),
         loss=F.cross_entropy,
         accuracy=accuracy,

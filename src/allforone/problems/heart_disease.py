@@ -12,8 +12,22 @@ from . import sources
 from .base import Client, Problem, Settings
 
 CENTRES = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}
-COLUMNS = ("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak", "slope", "ca",
-           "thal", "num")
+COLUMNS = (
+    "age",
+    "sex",
+    "cp",
+    "trestbps",
+    "chol",
+    "fbs",
+    "restecg",
+    "thalach",
+    "exang",
+    "oldpeak",
+    "slope",
+    "ca",
+    "thal",
+    "num",
+)
 DROPPED = ("slope", "ca", "thal")  # missing for most patients outside Cleveland
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
 KINDS = {"cp": (2, 3, 4), "restecg": (1, 2)}  # one-hot, the first kind left out
@@ -34,7 +48,10 @@ def heart_disease(seed: int = 127) -> Problem:
         loss=F.binary_cross_entropy_with_logits,
         accuracy=lambda output, target: ((output > 0) == (target > 0.5)).double().mean(),
         settings=Settings(
-            rounds=25, inner=int(np.mean(sizes)), batch_size=1, estimation=16,
+            rounds=25,
+            inner=int(np.mean(sizes)),
+            batch_size=1,
+            estimation=16,
             optimizer={"name": "SGD", "lr": 0.05, "weight_decay": 5e-4},
             scheduler={"name": "StepLR", "step_size": 5, "gamma": 0.1},
         ),
@@ -48,8 +65,14 @@ def centre(name: str, scaled: bool = True) -> Centre:
 
     features, sick = read_centre(name)
     counts = np.bincount(sick.astype(int), minlength=2)
-    train, test = train_test_split(np.arange(len(sick)), train_size=0.66, test_size=0.34, random_state=43, shuffle=True,
-                                   stratify=sick if counts.min() > 2 else None)
+    train, test = train_test_split(
+        np.arange(len(sick)),
+        train_size=0.66,
+        test_size=0.34,
+        random_state=43,
+        shuffle=True,
+        stratify=sick if counts.min() > 2 else None,
+    )
     x, y = torch.from_numpy(features).float(), torch.from_numpy(sick).float()[:, None]
     if scaled:
         x = (x - x[train].mean(0)) / (x[train].std(0) + 1e-9)

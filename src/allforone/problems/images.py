@@ -15,8 +15,15 @@ SPLITS = {"cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.diri
 
 
 def deal(
-    images: Tensor, labels: Tensor, *, clients: int, split: str, seed: int, test_share: float,
-    samples_per_client: int | None = None, transform: Callable[[Tensor], Tensor] | None = None,
+    images: Tensor,
+    labels: Tensor,
+    *,
+    clients: int,
+    split: str,
+    seed: int,
+    test_share: float,
+    samples_per_client: int | None = None,
+    transform: Callable[[Tensor], Tensor] | None = None,
     augment: Augment | None = None,
 ) -> list[Client]:
     """Deal a pool to clients by its labels, then split each client's part into training and test."""
@@ -32,7 +39,10 @@ def deal(
         test, train = part.tensor_split([max(1, round(test_share * len(part)))])
         train = train[:samples_per_client]  # test data are not made fewer: they only judge
         return Client(
-            (images[train], labels[train]), (images[test], labels[test]), transform=transform, augment=augment,
+            (images[train], labels[train]),
+            (images[test], labels[test]),
+            transform=transform,
+            augment=augment,
             cluster=None if dealt.clusters is None else dealt.clusters[i],
         )
 

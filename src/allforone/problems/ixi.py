@@ -35,7 +35,10 @@ def ixi(seed: int = 127, volumes_per_client: int | None = None) -> Problem:
         loss=dice_loss,
         accuracy=lambda output, target: 1 - dice_loss(output, target),
         settings=Settings(
-            rounds=10, inner=max(1, round(float(np.mean(batches)))), batch_size=8, estimation=16,
+            rounds=10,
+            inner=max(1, round(float(np.mean(batches)))),
+            batch_size=8,
+            estimation=16,
             optimizer={"name": "SGD", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4},
         ),
         name="ixi",
@@ -121,8 +124,11 @@ def _files(place: Path) -> dict[str, Read]:
         archive = zipfile.ZipFile(archives[0])
     except zipfile.BadZipFile as error:
         raise sources.damaged("ixi", archives[0], f"a zip file ({error})") from error
-    return {PurePosixPath(name).name: (lambda name=name: archive.read(name))  # type: ignore[misc]
-            for name in archive.namelist() if name.endswith(".nii.gz")}
+    return {
+        PurePosixPath(name).name: (lambda name=name: archive.read(name))  # type: ignore[misc]
+        for name in archive.namelist()
+        if name.endswith(".nii.gz")
+    }
 
 
 def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:

@@ -18,25 +18,40 @@ MAGIC = {"images": 2051, "labels": 2049}
 
 
 def mnist(
-    seed: int = 127, clients: int = 20, split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
-    samples_per_client: int | None = None, test_share: float = 0.2,
+    seed: int = 127,
+    clients: int = 20,
+    split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
+    samples_per_client: int | None = None,
+    test_share: float = 0.2,
 ) -> Problem:
     """Training and test images pooled, dealt (cluster: even clients see 0–4, odd 5–9), then 80/20 for each client.
 
     samples_per_client: train on that many only, where clients are poor in data and collaboration matters.
     """
-    parts = [(read_idx(f"{part}-images-idx3-ubyte.gz", "images"), read_idx(f"{part}-labels-idx1-ubyte.gz", "labels"))
-             for part in ("train", "t10k")]
+    parts = [
+        (read_idx(f"{part}-images-idx3-ubyte.gz", "images"), read_idx(f"{part}-labels-idx1-ubyte.gz", "labels"))
+        for part in ("train", "t10k")
+    ]
     images, labels = (torch.cat(column) for column in zip(*parts, strict=True))
     return Problem(
-        clients=deal(images[:, None], labels.long(), clients=clients, split=split, seed=seed, test_share=test_share,
-                     samples_per_client=samples_per_client,
-                     transform=partial(normalise, mean=[0.1307], std=[0.3081])),
+        clients=deal(
+            images[:, None],
+            labels.long(),
+            clients=clients,
+            split=split,
+            seed=seed,
+            test_share=test_share,
+            samples_per_client=samples_per_client,
+            transform=partial(normalise, mean=[0.1307], std=[0.3081]),
+        ),
         model=network,
         loss=F.cross_entropy,
         accuracy=accuracy,
         settings=Settings(
-            rounds=100, inner=50, batch_size=16, estimation=512,
+            rounds=100,
+            inner=50,
+            batch_size=16,
+            estimation=512,
             optimizer={"name": "SGD", "lr": 0.1, "weight_decay": 5e-4},
             scheduler={"name": "StepLR", "step_size": 80, "gamma": 0.1},
         ),
@@ -47,8 +62,16 @@ def mnist(
 def network() -> nn.Module:
     """Two convolutions, two full layers: 21,840 parameters."""
     return nn.Sequential(
-        nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
-        nn.Flatten(), nn.Linear(320, 50), nn.ReLU(), nn.Linear(50, 10),
+        nn.Conv2d(1, 10, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Conv2d(10, 20, 5),
+        nn.MaxPool2d(2),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(320, 50),
+        nn.ReLU(),
+        nn.Linear(50, 10),
     )
 
 

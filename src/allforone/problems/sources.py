@@ -37,40 +37,91 @@ UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/heart-disease/"
 
 SOURCES = {
     "mnist": Source(
-        "mnist", "Handwritten digits, 70,000 images of 28×28", "CC BY-SA 3.0", "http://yann.lecun.com/exdb/mnist", (
-            File("train-images-idx3-ubyte.gz", MNIST + "train-images-idx3-ubyte.gz",
-                 "f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
-            File("train-labels-idx1-ubyte.gz", MNIST + "train-labels-idx1-ubyte.gz",
-                 "d53e105ee54ea40749a09fcbcd1e9432", 28_881),
-            File("t10k-images-idx3-ubyte.gz", MNIST + "t10k-images-idx3-ubyte.gz",
-                 "9fb629c4189551a2d022fa330f9573f3", 1_648_877),
-            File("t10k-labels-idx1-ubyte.gz", MNIST + "t10k-labels-idx1-ubyte.gz",
-                 "ec29112dd5afa0611ce80d1b7f02629c", 4_542),
-        )),
+        "mnist",
+        "Handwritten digits, 70,000 images of 28×28",
+        "CC BY-SA 3.0",
+        "http://yann.lecun.com/exdb/mnist",
+        (
+            File(
+                "train-images-idx3-ubyte.gz",
+                MNIST + "train-images-idx3-ubyte.gz",
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                9_912_422,
+            ),
+            File(
+                "train-labels-idx1-ubyte.gz",
+                MNIST + "train-labels-idx1-ubyte.gz",
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                28_881,
+            ),
+            File(
+                "t10k-images-idx3-ubyte.gz",
+                MNIST + "t10k-images-idx3-ubyte.gz",
+                "9fb629c4189551a2d022fa330f9573f3",
+                1_648_877,
+            ),
+            File(
+                "t10k-labels-idx1-ubyte.gz",
+                MNIST + "t10k-labels-idx1-ubyte.gz",
+                "ec29112dd5afa0611ce80d1b7f02629c",
+                4_542,
+            ),
+        ),
+    ),
     "cifar10": Source(
-        "cifar10", "Natural images, 60,000 of 3×32×32 in 10 classes", "none stated; cite Krizhevsky (2009)",
-        CIFAR + "cifar.html", (
-            File("cifar-10-binary.tar.gz", CIFAR + "cifar-10-binary.tar.gz",
-                 "c32a1d4ab5d03f1284b67883e8d87530", 170_052_171),
-        ), instead="cifar-10-batches-bin/, cifar-10-python.tar.gz or cifar-10-batches-py/"),
+        "cifar10",
+        "Natural images, 60,000 of 3×32×32 in 10 classes",
+        "none stated; cite Krizhevsky (2009)",
+        CIFAR + "cifar.html",
+        (
+            File(
+                "cifar-10-binary.tar.gz",
+                CIFAR + "cifar-10-binary.tar.gz",
+                "c32a1d4ab5d03f1284b67883e8d87530",
+                170_052_171,
+            ),
+        ),
+        instead="cifar-10-batches-bin/, cifar-10-python.tar.gz or cifar-10-batches-py/",
+    ),
     "heart-disease": Source(
-        "heart_disease", "Heart disease at four hospitals, 740 patients", "CC BY 4.0",
-        "https://archive.ics.uci.edu/dataset/45/heart+disease", (
-            File("processed.cleveland.data", UCI + "processed.cleveland.data",
-                 "2d91a8ff69cfd9616aa47b59d6f843db", 18_461),
-            File("processed.hungarian.data", UCI + "processed.hungarian.data",
-                 "22e96bee155b5973568101c93b3705f6", 10_263),
-            File("processed.switzerland.data", UCI + "processed.switzerland.data",
-                 "9a87f7577310b3917730d06ba9349e20", 4_109),
+        "heart_disease",
+        "Heart disease at four hospitals, 740 patients",
+        "CC BY 4.0",
+        "https://archive.ics.uci.edu/dataset/45/heart+disease",
+        (
+            File(
+                "processed.cleveland.data", UCI + "processed.cleveland.data", "2d91a8ff69cfd9616aa47b59d6f843db", 18_461
+            ),
+            File(
+                "processed.hungarian.data", UCI + "processed.hungarian.data", "22e96bee155b5973568101c93b3705f6", 10_263
+            ),
+            File(
+                "processed.switzerland.data",
+                UCI + "processed.switzerland.data",
+                "9a87f7577310b3917730d06ba9349e20",
+                4_109,
+            ),
             File("processed.va.data", UCI + "processed.va.data", "4249d03ca7711e84f4444768c9426170", 6_737),
-        )),
+        ),
+    ),
     "ixi": Source(
-        "ixi", "IXITiny: brain MRI of three London hospitals, 566 volumes with masks", "CC BY-SA 3.0",
-        "https://brain-development.org/ixi-dataset", (
-            File("7kd5wj7v7p-3.zip", "https://prod-dcd-datasets-cache-zipfiles.s3.eu-west-1.amazonaws.com/7kd5wj7v7p-3.zip"),
-            File("metadata_tiny.csv", "https://raw.githubusercontent.com/owkin/FLamby/main/flamby/datasets/fed_ixi/"
-                                      "metadata/metadata_tiny.csv"),
-        ), instead="IXI_sample/ with metadata_tiny.csv"),
+        "ixi",
+        "IXITiny: brain MRI of three London hospitals, 566 volumes with masks",
+        "CC BY-SA 3.0",
+        "https://brain-development.org/ixi-dataset",
+        (
+            File(
+                "7kd5wj7v7p-3.zip",
+                "https://prod-dcd-datasets-cache-zipfiles.s3.eu-west-1.amazonaws.com/7kd5wj7v7p-3.zip",
+            ),
+            File(
+                "metadata_tiny.csv",
+                "https://raw.githubusercontent.com/owkin/FLamby/main/flamby/datasets/fed_ixi/"
+                "metadata/metadata_tiny.csv",
+            ),
+        ),
+        instead="IXI_sample/ with metadata_tiny.csv",
+    ),
 }
 
 
@@ -92,13 +143,17 @@ def folder(name: str) -> Path:
 
 def missing(name: str, what: str) -> InputError:
     """What to say when a file is not there."""
-    return InputError(f"{name}: {what} is missing in {folder(name)}: get it with `allforone data fetch {name}`, or set "
-                      f"ALLFORONE_DATA to a folder that has {source(name).folder}/{what}")
+    return InputError(
+        f"{name}: {what} is missing in {folder(name)}: get it with `allforone data fetch {name}`, or set "
+        f"ALLFORONE_DATA to a folder that has {source(name).folder}/{what}"
+    )
 
 
 def damaged(name: str, path: Path, expected: str) -> InputError:
-    return InputError(f"{name}: {path} is damaged or not what it should be, {expected}: remove it and run "
-                      f"`allforone data fetch {name}`")
+    return InputError(
+        f"{name}: {path} is damaged or not what it should be, {expected}: remove it and run "
+        f"`allforone data fetch {name}`"
+    )
 
 
 class Finding(NamedTuple):
@@ -156,12 +211,21 @@ def fetch(name: str, bar: Any = None) -> Path:
         try:
             place.mkdir(parents=True, exist_ok=True)
             (place / file.name).unlink(missing_ok=True)
-            pooch.retrieve(file.url, f"md5:{file.md5}" if file.md5 else None, file.name, place,
-                           downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30))
+            pooch.retrieve(
+                file.url,
+                f"md5:{file.md5}" if file.md5 else None,
+                file.name,
+                place,
+                downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
+            )
         except ValueError as error:
-            raise InputError(f"{name}: what {file.url} sent is not {file.name}, whose md5 is {file.md5}: nothing was "
-                             "kept; try again later or get the file from elsewhere") from error
+            raise InputError(
+                f"{name}: what {file.url} sent is not {file.name}, whose md5 is {file.md5}: nothing was "
+                "kept; try again later or get the file from elsewhere"
+            ) from error
         except (requests.exceptions.RequestException, OSError) as error:
-            raise InputError(f"{name}: could not download {file.url} ({type(error).__name__}): download it by hand and "
-                             f"put it at {place / file.name}") from error
+            raise InputError(
+                f"{name}: could not download {file.url} ({type(error).__name__}): download it by hand and "
+                f"put it at {place / file.name}"
+            ) from error
     return place

@@ -20,8 +20,10 @@ def cluster(labels: Tensor, clients: int, *, clusters: int = 2, seed: int = 0) -
     """
     classes = labels.unique()
     if not 1 <= clusters <= min(clients, len(classes)):
-        raise InputError(f"clusters is {clusters}: must be between 1 and {min(clients, len(classes))}, "
-                         "the lesser of the numbers of clients and of classes")
+        raise InputError(
+            f"clusters is {clusters}: must be between 1 and {min(clients, len(classes))}, "
+            "the lesser of the numbers of clients and of classes"
+        )
     member = [i % clusters for i in range(clients)]
     parts: list[Tensor] = [torch.empty(0, dtype=torch.long)] * clients
     for number, group in enumerate(classes.tensor_split(clusters)):
@@ -72,6 +74,8 @@ def _shuffled(indices: Tensor, seed: int, stream: int = 0) -> Tensor:
 def _all_served(parts: list[Tensor], samples: int) -> list[Tensor]:
     for number, part in enumerate(parts):
         if len(part) == 0:
-            raise InputError(f"client {number} would get none of the {samples} samples: "
-                             "use fewer clients, another seed, or a milder split")
+            raise InputError(
+                f"client {number} would get none of the {samples} samples: "
+                "use fewer clients, another seed, or a milder split"
+            )
     return parts

@@ -50,8 +50,10 @@ def synthetic(
     noise; spread: v, how far the clients of one cluster lie apart.
     """
     if dimension < 1 or clients < 1 or not 1 <= clusters <= clients:
-        raise InputError(f"dimension {dimension}, clients {clients}, clusters {clusters}: "
-                         "each must be at least 1, and there cannot be more clusters than clients")
+        raise InputError(
+            f"dimension {dimension}, clients {clients}, clusters {clusters}: "
+            "each must be at least 1, and there cannot be more clusters than clients"
+        )
     if noise < 0 or spread < 0:
         raise InputError(f"noise {noise}, spread {spread}: must not be negative")
     eigenvalues = torch.tensor(spectrum or [1.0] * dimension, dtype=torch.float64)

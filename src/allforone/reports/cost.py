@@ -29,7 +29,8 @@ def cost(runs: list[FinishedRun]) -> Cost:
     return Cost(
         sum(float(torch.tensor(frame["samples"].to_list()).double().mean()) for frame in last) / len(runs),
         sum(float(frame["seconds"][0]) for frame in last) / len(runs),
-        count, None if count is None or size is None else count * size,
+        count,
+        None if count is None or size is None else count * size,
     )
 
 
@@ -71,4 +72,3 @@ def _looking(rounds: Tensor, pairs: Tensor, every_pair: Tensor, every: int | Non
 def listened(weights: Tensor) -> Tensor:
     """[R], how many ordered pairs of different clients have a weight."""
     return (weights != 0).sum((1, 2)) - (weights.diagonal(dim1=1, dim2=2) != 0).sum(1)
-

@@ -37,12 +37,18 @@ def curve(comparison: Comparison, algorithm: str, quantity: str) -> Curve:
     frames = [run.metrics for run in comparison.of(algorithm)]
     value = (
         polars.col("excess_loss").clip(lower_bound=LEAST_EXCESS).log10()
-        if quantity == "log10_excess_loss" else polars.col(quantity)
+        if quantity == "log10_excess_loss"
+        else polars.col(quantity)
     )
     table = (
-        polars.concat(frames).with_columns(value.alias("value")).group_by("round")
-        .agg(polars.col("samples", "seconds").mean(), polars.col("value").mean().alias("mean"),
-             polars.col("value").std(ddof=0).alias("std"))
+        polars.concat(frames)
+        .with_columns(value.alias("value"))
+        .group_by("round")
+        .agg(
+            polars.col("samples", "seconds").mean(),
+            polars.col("value").mean().alias("mean"),
+            polars.col("value").std(ddof=0).alias("std"),
+        )
         .sort("round")
     )
     return Curve(*(table[name].to_list() for name in ("round", "samples", "seconds", "mean", "std")))

@@ -10,8 +10,15 @@ from . import style
 from .curves import QUANTITIES, curve, quantities
 
 RC: dict[Any, Any] = {
-    "font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.alpha": 0.25,
-    "legend.frameon": False, "figure.dpi": 100, "savefig.dpi": 200, "pdf.fonttype": 42,
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 200,
+    "pdf.fonttype": 42,
 }
 
 
@@ -65,8 +72,12 @@ def draw_weights(comparison: Comparison, out: Path) -> list[Path]:
             rounds, weights = run.weights["rounds"], run.weights["weights"]
             picked = [min(1, len(rounds) - 1), len(rounds) // 2, len(rounds) - 1]  # nothing is known in the very first
             for axis, at in zip(line, picked, strict=True):
-                image = axis.imshow(weights[at][order][:, order].sqrt().numpy(), cmap="cividis", vmin=0,
-                                    vmax=float(weights.max().sqrt()))
+                image = axis.imshow(
+                    weights[at][order][:, order].sqrt().numpy(),
+                    cmap="cividis",
+                    vmin=0,
+                    vmax=float(weights.max().sqrt()),
+                )
                 axis.set(title=f"round {int(rounds[at])}", xticks=[], yticks=[])
             line[0].set_ylabel(style.label(run.algorithm))
             bar = figure.colorbar(image, ax=line, shrink=0.85)

@@ -9,8 +9,19 @@ from ..runs import Comparison
 from .page_data import page_data
 
 #: in this order: each uses those before it
-SCRIPTS = ("numbers.js", "clusters.js", "chart.js", "overview.js", "heatmap.js", "graph.js", "collaboration.js",
-           "why.js", "client.js", "benefit.js", "main.js")
+SCRIPTS = (
+    "numbers.js",
+    "clusters.js",
+    "chart.js",
+    "overview.js",
+    "heatmap.js",
+    "graph.js",
+    "collaboration.js",
+    "why.js",
+    "client.js",
+    "benefit.js",
+    "main.js",
+)
 
 
 def write_report(comparison: Comparison, path: Path) -> Path:
@@ -23,12 +34,15 @@ def page(data: str, live: bool = False) -> str:
     """With `live` the page asks where it came from for newer numbers; else the browser is told to let it ask nobody."""
     part = files("allforone.reports").joinpath("explorer")
     scripts = "\n".join(part.joinpath(name).read_text() for name in SCRIPTS)
-    return fill(part.joinpath("page.html").read_text(), {
-        "CONNECT": "'self'" if live else "'none'",
-        "STYLE": part.joinpath("style.css").read_text(),
-        "DATA": data,
-        "SCRIPTS": scripts,
-    })
+    return fill(
+        part.joinpath("page.html").read_text(),
+        {
+            "CONNECT": "'self'" if live else "'none'",
+            "STYLE": part.joinpath("style.css").read_text(),
+            "DATA": data,
+            "SCRIPTS": scripts,
+        },
+    )
 
 
 def fill(template: str, parts: dict[str, str]) -> str:

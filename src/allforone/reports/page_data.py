@@ -40,8 +40,10 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
         "truth": comparison.clusters,
         "algorithms": [_algorithm(comparison, name, colour) for name, colour in style.colours(names).items()],
         "table": {"head": titles, "rows": {name: [cell._asdict() for cell in row] for name, row in rows.items()}},
-        "quantities": [{"name": name, "title": QUANTITIES[name][0], "lower": QUANTITIES[name][1],
-                        "logs": QUANTITIES[name][2]} for name in drawn],
+        "quantities": [
+            {"name": name, "title": QUANTITIES[name][0], "lower": QUANTITIES[name][1], "logs": QUANTITIES[name][2]}
+            for name in drawn
+        ],
         "progress": {name: _progress(comparison, name, drawn) for name in names},
         "frames": _all_frames(comparison),
         "exchange": {name: _exchange(comparison, name) for name in names},
@@ -59,8 +61,13 @@ def _algorithm(comparison: Comparison, name: str, colour: str) -> dict[str, Any]
     runs = comparison.of(name)
     chosen = runs[0].config.get("algorithm", {})
     threshold = chosen.get("threshold", 0.1) if chosen.get("name") == "all-for-one-binary" else None
-    return {"name": name, "label": style.label(name), "colour": colour, "threshold": threshold,
-            "rounds": max(last_round(run) for run in runs)}
+    return {
+        "name": name,
+        "label": style.label(name),
+        "colour": colour,
+        "threshold": threshold,
+        "rounds": max(last_round(run) for run in runs),
+    }
 
 
 def _progress(comparison: Comparison, name: str, drawn: list[str]) -> dict[str, Any]:
@@ -124,8 +131,14 @@ def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
 
 
 def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
-    numbers = sum(run.weights[name][0].numel() for runs in shown.values() for run in runs if not _constant(run)
-                  for name in TABLES if name in run.weights)
+    numbers = sum(
+        run.weights[name][0].numel()
+        for runs in shown.values()
+        for run in runs
+        if not _constant(run)
+        for name in TABLES
+        if name in run.weights
+    )
     return MOST_NUMBERS // max(1, numbers)
 
 
@@ -142,8 +155,12 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
         tables["noise"] = np.minimum(tables["noise"], MOST_NOISE)
     present = run.weights.get("present")
     return {
-        "seed": run.seed, "truth": _truth(run), "rounds": rounds[picked].tolist(),
-        "liars": list(run.liars), "guard": _guard(run), "constant": len(picked) == 1 and last > 0,
+        "seed": run.seed,
+        "truth": _truth(run),
+        "rounds": rounds[picked].tolist(),
+        "liars": list(run.liars),
+        "guard": _guard(run),
+        "constant": len(picked) == 1 and last > 0,
         "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
         **{name: packed(table, coarse=True) for name, table in tables.items()},
     }
@@ -151,8 +168,13 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
 
 def _guard(run: FinishedRun) -> dict[int, dict[str, Any]]:
     """What a guard found for each client at the end, in shares of the loss; nothing where none watched."""
-    return {row["client"]: {key: round(row[key], 3) if isinstance(row[key], float) else row[key]
-                            for key in ("gain", "low", "high", "alone")} for row in verdicts(run.metrics).to_dicts()}
+    return {
+        row["client"]: {
+            key: round(row[key], 3) if isinstance(row[key], float) else row[key]
+            for key in ("gain", "low", "high", "alone")
+        }
+        for row in verdicts(run.metrics).to_dicts()
+    }
 
 
 def _truth(run: FinishedRun) -> list[int] | None:
@@ -167,8 +189,10 @@ def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
         return {"received": [], "given": []}
     mean = sum(tables[1:], tables[0]) / len(tables)
     others = mean - mean.diagonal().diag()
-    return {"received": [round(v, 4) for v in others.sum(1).tolist()],
-            "given": [round(v, 4) for v in others.sum(0).tolist()]}
+    return {
+        "received": [round(v, 4) for v in others.sum(1).tolist()],
+        "given": [round(v, 4) for v in others.sum(0).tolist()],
+    }
 
 
 def packed(values: Array, coarse: bool = False) -> dict[str, Any]:

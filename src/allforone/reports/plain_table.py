@@ -9,8 +9,19 @@ from . import style
 from .table import COLUMNS, Cell, cells
 
 FORMATS = ("terminal", "markdown", "latex", "csv")
-LATEX = {"\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
-         "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
+}
 
 
 def plain_table(summary: dict[str, Any], form: str) -> str:
@@ -25,13 +36,15 @@ def markdown(summary: dict[str, Any]) -> str:
 
     titles, rows = cells(summary)
     lines = [["algorithm", *titles], ["---", *["---:"] * len(titles)]]
-    lines += [[cell(style.label(name)), *(f"**{c.text}**" if c.best else c.text for c in row)]
-              for name, row in rows.items()]
+    lines += [
+        [cell(style.label(name)), *(f"**{c.text}**" if c.best else c.text for c in row)] for name, row in rows.items()
+    ]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
 def latex(summary: dict[str, Any]) -> str:
     """Needs \\usepackage{booktabs}."""
+
     def cell(content: Cell) -> str:
         text = escaped(content.text)
         return rf"\textbf{{{text}}}" if content.best else text
@@ -41,8 +54,7 @@ def latex(summary: dict[str, Any]) -> str:
     body = "".join("  " + " & ".join(line) + " \\\\\n" for line in lines)
     head = "  " + " & ".join(["algorithm", *map(escaped, titles)]) + " \\\\\n"
     columns = "l" + "r" * len(titles)
-    return (f"\\begin{{tabular}}{{{columns}}}\n  \\toprule\n{head}  \\midrule\n{body}"
-            "  \\bottomrule\n\\end{tabular}\n")
+    return f"\\begin{{tabular}}{{{columns}}}\n  \\toprule\n{head}  \\midrule\n{body}  \\bottomrule\n\\end{{tabular}}\n"
 
 
 def escaped(text: str) -> str:
@@ -55,9 +67,23 @@ def comma_separated(summary: dict[str, Any]) -> str:
     parts = ("mean", "std", "worst_client")
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["algorithm", *(f"{key}_{part}" for key in keys for part in parts),
-                     "gradient_samples_per_client", "seconds", "seeds"])
+    writer.writerow(
+        [
+            "algorithm",
+            *(f"{key}_{part}" for key in keys for part in parts),
+            "gradient_samples_per_client",
+            "seconds",
+            "seeds",
+        ]
+    )
     for name, row in summary["algorithms"].items():
-        writer.writerow([name, *(row[key][part] for key in keys for part in parts),
-                         row["gradient_samples_per_client"], row["seconds"], " ".join(map(str, row["seeds"]))])
+        writer.writerow(
+            [
+                name,
+                *(row[key][part] for key in keys for part in parts),
+                row["gradient_samples_per_client"],
+                row["seconds"],
+                " ".join(map(str, row["seeds"])),
+            ]
+        )
     return file.getvalue()

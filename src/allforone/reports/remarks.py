@@ -27,9 +27,11 @@ def _guard(metrics: polars.DataFrame) -> str | None:
         return None
     helped, hurt = found.filter(polars.col("low") > 0), found.filter("alone")
     middle = float(found["gain"].median())  # type: ignore[arg-type]
-    said = (f"guard: by new data, collaboration {'raises' if middle < 0 else 'lowers'} the loss by "
-            f"{100 * abs(middle):.0f} % in the median; of {len(found)} clients it surely helped {len(helped)} "
-            f"and hurt {len(hurt)}")
+    said = (
+        f"guard: by new data, collaboration {'raises' if middle < 0 else 'lowers'} the loss by "
+        f"{100 * abs(middle):.0f} % in the median; of {len(found)} clients it surely helped {len(helped)} "
+        f"and hurt {len(hurt)}"
+    )
     return f"{said}: given their local models were clients {_listed(hurt)}" if len(hurt) else said
 
 

@@ -49,9 +49,13 @@ def _row(name: str, row: dict[str, Any], keys: list[str], winners: dict[str, str
 def terminal_table(summary: dict[str, Any]) -> Table:
     weighted = ", weighted by data" if summary["weighted_by_data"] else ""
     table = Table(
-        box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False, title=summary["problem"], title_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        title=summary["problem"],
+        title_justify="left",
         caption=f"Each client's own model on its own test data, mean ± std over clients and seeds{weighted}. "
-                "worst: the worst client. samples: drawn per client, those for estimation included.",
+        "worst: the worst client. samples: drawn per client, those for estimation included.",
         caption_justify="left",
     )
     titles, rows = cells(summary)

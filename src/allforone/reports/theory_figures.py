@@ -37,8 +37,13 @@ def draw_cluster_sizes(epsilon: Tensor, sizes: dict[str, dict[float, Tensor]], c
             for place, (spread, size) in enumerate(lines.items()):
                 colour = COLOURS[place % len(COLOURS)]
                 axis.plot(epsilon, size, color=colour, linewidth=1.8, drawstyle="steps-mid", label=f"v = {spread:g}")
-            axis.set(xscale="log", title=title, xlabel="precision ε (training runs to the right)",
-                     xlim=(float(epsilon.max()), float(epsilon.min())), ylim=(0, clients + 1))
+            axis.set(
+                xscale="log",
+                title=title,
+                xlabel="precision ε (training runs to the right)",
+                xlim=(float(epsilon.max()), float(epsilon.min())),
+                ylim=(0, clients + 1),
+            )
             axis.set_yticks([1, *range(5, clients + 1, 5)])
         axes[0].set_ylabel("clients in the sufficient cluster")
         axes[-1].legend(loc="lower left")
@@ -58,8 +63,9 @@ def draw_bound(run: Trajectory, title: str, out: Path) -> list[Path]:
         left.plot(updates, run.sharper.mean(1), ":", color="#0072B2", linewidth=2, label="sharper, by direction")
         left.plot(updates, run.excess.mean(1), color="#B2182B", label="measured")
         spread = torch.quantile(run.excess, torch.tensor([0.1, 0.9], dtype=torch.float64), dim=1)
-        left.fill_between(updates, spread[0], spread[1], color="#B2182B", alpha=0.13, linewidth=0,
-                          label="clients, 10 to 90 %")
+        left.fill_between(
+            updates, spread[0], spread[1], color="#B2182B", alpha=0.13, linewidth=0, label="clients, 10 to 90 %"
+        )
         left.set(yscale="log", xlabel="update", ylabel="excess loss, mean over clients", title=title)
         left.legend(fontsize=8)
         right.axhline(1, color="#E69F00", linewidth=1.2, label="alone")

@@ -12,8 +12,10 @@ from ..runs import Folder, last_round, read_comparison, read_run
 from .page import page, page_json
 
 SECONDS = 2  # between two questions of the page
-WAITING = ('<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>allforone</title>'
-           '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …</p>')
+WAITING = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>allforone</title>'
+    '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …</p>'
+)
 
 
 class Watched:
@@ -43,8 +45,11 @@ class Watched:
         return [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
 
     def _state(self) -> str:
-        files = [run.path / name for run in self._runs()
-                 for name in ("metrics.csv", "weights.safetensors", "models.safetensors")]
+        files = [
+            run.path / name
+            for run in self._runs()
+            for name in ("metrics.csv", "weights.safetensors", "models.safetensors")
+        ]
         files.append(self.path / "summary.json")
         seen = [file.stat() for file in files if file.exists()]
         return f"{len(seen)}-{sum(stat.st_size for stat in seen)}-{max((stat.st_mtime_ns for stat in seen), default=0)}"
@@ -83,8 +88,12 @@ def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPS
         def _answer(self, status: int, kind: str, text: str) -> None:
             body = text.encode()
             self.send_response(status)
-            for header, value in (("Content-Type", f"{kind}; charset=utf-8"), ("Cache-Control", "no-store"),
-                                  ("X-Content-Type-Options", "nosniff"), ("Content-Length", str(len(body)))):
+            for header, value in (
+                ("Content-Type", f"{kind}; charset=utf-8"),
+                ("Cache-Control", "no-store"),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Content-Length", str(len(body))),
+            ):
                 self.send_header(header, value)
             self.end_headers()
             self.wfile.write(body)

@@ -28,9 +28,13 @@ def save(path: Path, checkpoint: Checkpoint) -> None:
     state = checkpoint.state
     tensors: dict[str, Tensor] = {}
     content = {
-        "models": state.models, "memory": state.memory, "optimizer": state.optimizer,
-        "round": checkpoint.round, "samples": checkpoint.samples,
-        "dropped": checkpoint.dropped, "seconds": checkpoint.seconds,
+        "models": state.models,
+        "memory": state.memory,
+        "optimizer": state.optimizer,
+        "round": checkpoint.round,
+        "samples": checkpoint.samples,
+        "dropped": checkpoint.dropped,
+        "seconds": checkpoint.seconds,
     }
     header = json.dumps(_encode(content, "", tensors))
     write_tensors(path, tensors, {"allforone": header})
@@ -85,8 +89,10 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return {kind: [_encode(item, f"{name}/{number}", tensors) for number, item in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InputError(f"cannot save {name.strip('/')} ({type(value).__name__}): "
-                     "use an optimizer and scheduler whose state is made of tensors, numbers and texts")
+    raise InputError(
+        f"cannot save {name.strip('/')} ({type(value).__name__}): "
+        "use an optimizer and scheduler whose state is made of tensors, numbers and texts"
+    )
 
 
 def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer) -> Any:

@@ -69,8 +69,10 @@ def plan(
     given = base.get("algorithm") or {}
     common = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
     if common and len(algorithms) > 1:
-        raise InputError(f"algorithm options {', '.join(common)} fit a single algorithm; "
-                         f"to tell them apart write name:{next(iter(common))}=value in --algorithms")
+        raise InputError(
+            f"algorithm options {', '.join(common)} fit a single algorithm; "
+            f"to tell them apart write name:{next(iter(common))}=value in --algorithms"
+        )
     configs = []
     for spoken in algorithms:
         name, *options = spoken.split(":")
@@ -84,14 +86,18 @@ def plan(
     for config in configs:
         assemble(config, problem)  # a mistake shows before the first hour of computing, not after
     return [  # the constants of a schedule depend on the seed, so every run finds its own
-        Job(config.model_copy(update={"seed": seed, "schedule": schedule}),
-            out / "runs" / config.shown.replace(":", "_") / str(seed))
-        for config in configs for seed in seed_list
+        Job(
+            config.model_copy(update={"seed": seed, "schedule": schedule}),
+            out / "runs" / config.shown.replace(":", "_") / str(seed),
+        )
+        for config in configs
+        for seed in seed_list
     ]
 
 
-def compare(jobs: list[Job], out: Path, *, resumed: bool = False, workers: int | None = None,
-            watch: Watch | None = None) -> dict[str, str]:
+def compare(
+    jobs: list[Job], out: Path, *, resumed: bool = False, workers: int | None = None, watch: Watch | None = None
+) -> dict[str, str]:
     """Run what is not done yet. Returns the reason for each run that diverged; the others are not held up by it."""
     if not resumed:
         refuse_used(out)

@@ -122,12 +122,14 @@ def checked_options(function: Callable[..., Any], options: dict[str, Any], where
     except (NameError, TypeError):
         hints = {}  # a type that cannot be looked up is not checked
     parameters = {
-        name: parameter for name, parameter in inspect.signature(function).parameters.items()
+        name: parameter
+        for name, parameter in inspect.signature(function).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in parameters.items() if name != "seed"
+        for name, parameter in parameters.items()
+        if name != "seed"
     }
     model = create_model("Options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
@@ -197,15 +199,17 @@ def resolve(config: RunConfig, problem: Problem) -> RunConfig:
         options.setdefault("samples", settings.estimation)
     if "weighting" in takes and options.get("weighting") is None:
         options["weighting"] = default_weighting(Paper(), problem.smoothness)
-    return config.model_copy(update={
-        "algorithm": Choice(name=config.algorithm.name, **options),
-        "rounds": config.rounds or settings.rounds,
-        "inner": config.inner or settings.inner,
-        "batch_size": config.batch_size or settings.batch_size,
-        "optimizer": optimizer,
-        "scheduler": scheduler,
-        "schedule": config.schedule and resolve_schedule(config.schedule, problem, config.seed, config.batch_size),
-    })
+    return config.model_copy(
+        update={
+            "algorithm": Choice(name=config.algorithm.name, **options),
+            "rounds": config.rounds or settings.rounds,
+            "inner": config.inner or settings.inner,
+            "batch_size": config.batch_size or settings.batch_size,
+            "optimizer": optimizer,
+            "scheduler": scheduler,
+            "schedule": config.schedule and resolve_schedule(config.schedule, problem, config.seed, config.batch_size),
+        }
+    )
 
 
 def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: int | None) -> Choice:
@@ -225,7 +229,8 @@ def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: in
     if missing:
         raise InputError(
             f"schedule {choice.name}: {', '.join(missing)} of {problem.name} not known; give numbers, as in "
-            f"{choice.name}:{missing[0]}=0.1; `allforone theory plan` has estimates")
+            f"{choice.name}:{missing[0]}=0.1; `allforone theory plan` has estimates"
+        )
     return Choice(name=choice.name, **{name: found[name] for name in takes if name in found} | given)
 
 
@@ -255,8 +260,11 @@ def build_optimizer(
 
 
 def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:
-    classes = {name: value for name, value in vars(module).items()
-               if isinstance(value, type) and issubclass(value, kind) and value is not kind and name[0] != "_"}
+    classes = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, kind) and value is not kind and name[0] != "_"
+    }
     made = known(classes, choice.name, what)
     takes = [name for name in inspect.signature(made).parameters if name not in ("params", "optimizer")]
     for name, value in choice.options.items():

@@ -29,12 +29,12 @@ def load(model):
     model.load_state_dict(load_file(Path(__file__).with_name("model.safetensors")))
     return model.eval()
 '''
-ARCHITECTURE = '''
+ARCHITECTURE = """
 
 if __name__ == "__main__":
     from allforone.runs import load_problem, parse
     print(load(load_problem(parse({given!r}).problem, {seed}).initial_model({seed})))
-'''
+"""
 
 
 def export_client(path: Path, client: str, out: Path | None = None, *, onnx: bool = False) -> list[Path]:
@@ -100,7 +100,15 @@ def write_onnx(module: nn.Module, inputs: Tensor, path: Path) -> Path:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it tells what else could be installed
     failed = blaming("torch cannot write this model as ONNX", "Its weights are in model.safetensors")
     with warnings.catch_warnings(action="ignore"), failed:
-        torch.onnx.export(module.eval(), (inputs,), path, dynamo=True, external_data=False, verbose=False,
-                          input_names=["inputs"], output_names=["outputs"],
-                          dynamic_shapes=({0: torch.export.Dim("batch")},))
+        torch.onnx.export(
+            module.eval(),
+            (inputs,),
+            path,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+            input_names=["inputs"],
+            output_names=["outputs"],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+        )
     return path

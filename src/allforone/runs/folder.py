@@ -1,12 +1,12 @@
 """A run on disk. One folder holds all that is needed to understand, resume or report it.
 
-    config.yaml             the resolved config
-    environment.json        versions, machine, command
-    clients.json            each client's name, true cluster and number of training samples
-    metrics.csv             one line per round and client, appended as the run goes
-    weights.safetensors     who listened to whom and why: weights, similarity, noise, trust, [rounds, N, N]
-    checkpoint.safetensors  the state, to resume from
-    models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
+config.yaml             the resolved config
+environment.json        versions, machine, command
+clients.json            each client's name, true cluster and number of training samples
+metrics.csv             one line per round and client, appended as the run goes
+weights.safetensors     who listened to whom and why: weights, similarity, noise, trust, [rounds, N, N]
+checkpoint.safetensors  the state, to resume from
+models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
 """
 
 import json
@@ -44,9 +44,10 @@ class Folder:
         folder.path.mkdir(parents=True, exist_ok=True)
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         folder._write("environment.json", json.dumps(environment(), indent=2))
-        folder._write("clients.json", json.dumps(
-            [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in problem.clients], indent=1
-        ))
+        folder._write(
+            "clients.json",
+            json.dumps([{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in problem.clients], indent=1),
+        )
         folder._write("metrics.csv", ",".join(COLUMNS) + "\n")
         return folder
 
@@ -64,8 +65,10 @@ class Folder:
         before = folder.config
         different = sorted(key for key in {*before, *config} - {"rounds"} if before.get(key) != config.get(key))
         if different:
-            raise InputError(f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
-                             "another folder, or the settings in its config.yaml")
+            raise InputError(
+                f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
+                "another folder, or the settings in its config.yaml"
+            )
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         return folder
 
@@ -87,8 +90,9 @@ class Folder:
 
     def append(self, rounds: Iterable[Round]) -> None:
         with (self.path / "metrics.csv").open("a") as file:
-            file.writelines(",".join("" if v is None else repr(v) for v in line) + "\n" for r in rounds
-                            for line in r.lines())
+            file.writelines(
+                ",".join("" if v is None else repr(v) for v in line) + "\n" for r in rounds for line in r.lines()
+            )
 
     def save_weights(self, history: History) -> None:
         if tensors := history.tensors():
@@ -115,7 +119,8 @@ class Folder:
             columns, width = list(schema().items()), whole.split(b"\n", 1)[0].count(b",") + 1
             found = polars.read_csv(whole, schema=dict(columns[:width]))
             return found.with_columns(  # a folder of an older version lacks the last columns
-                polars.lit(None, kind).alias(name) for name, kind in columns[width:])
+                polars.lit(None, kind).alias(name) for name, kind in columns[width:]
+            )
         except (FileNotFoundError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 
@@ -138,8 +143,10 @@ class Folder:
 
 def refuse_used(path: Path) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"{path} already exists and is not empty: nothing was overwritten; choose another --out, "
-                         "or go on with what is there (allforone resume RUN, allforone compare --resume)")
+        raise InputError(
+            f"{path} already exists and is not empty: nothing was overwritten; choose another --out, "
+            "or go on with what is there (allforone resume RUN, allforone compare --resume)"
+        )
 
 
 def environment() -> dict[str, Any]:

@@ -52,12 +52,29 @@ class Round(NamedTuple):
             total, others = weights.sum(1).tolist(), ((weights != 0) & ~torch.eye(n, dtype=torch.bool)).sum(1).tolist()
             scale = [1.0] * n if self.info.scale is None else self.info.scale.tolist()
         verdict = self.info.verdict if self.info else None
-        guard = [none] * 3 if verdict is None else [
-            verdict.gain.tolist(), _finite(verdict.margin), verdict.alone.long().tolist()]
+        guard = (
+            [none] * 3
+            if verdict is None
+            else [verdict.gain.tolist(), _finite(verdict.margin), verdict.alone.long().tolist()]
+        )
         dropped = [0] * n if self.dropped is None else self.dropped.tolist()
         present = [1] * n if self.present is None else self.present.long().tolist()
-        return list(zip([self.number] * n, range(n), *listed, total, others, scale, present, self.samples.tolist(),
-                        [self.seconds] * n, dropped, *guard, strict=True))
+        return list(
+            zip(
+                [self.number] * n,
+                range(n),
+                *listed,
+                total,
+                others,
+                scale,
+                present,
+                self.samples.tolist(),
+                [self.seconds] * n,
+                dropped,
+                *guard,
+                strict=True,
+            )
+        )
 
 
 def _finite(values: Tensor) -> list[float | None]:
@@ -138,5 +155,10 @@ def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:
         bounded = value.clip(-1.99, 2)
         return (2 * bounded / (2 + bounded)).alias(name)
 
-    return last.select("client", share(gain, "gain"), share(gain - margin, "low"), share(gain + margin, "high"),
-                       polars.col("alone").cast(polars.Boolean))
+    return last.select(
+        "client",
+        share(gain, "gain"),
+        share(gain - margin, "low"),
+        share(gain + margin, "high"),
+        polars.col("alone").cast(polars.Boolean),
+    )

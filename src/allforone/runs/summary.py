@@ -57,8 +57,9 @@ def read_run(path: Path) -> FinishedRun:
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
-    return FinishedRun(name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes,
-                       liars)
+    return FinishedRun(
+        name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes, liars
+    )
 
 
 def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
@@ -74,12 +75,13 @@ def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
     begun = [run for run in map(read_run, done) if run.metrics.height]
     if not begun:
         raise InputError(f"{path}: no round is done yet; wait a moment")
-    runs = sorted(begun, key=lambda run: (
-        order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
+    runs = sorted(begun, key=lambda run: (order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
     return Comparison(
-        Path(runs[0].config["problem"]["name"]).name, runs, None if None in clusters else clusters,
+        Path(runs[0].config["problem"]["name"]).name,
+        runs,
+        None if None in clusters else clusters,
     )
 
 

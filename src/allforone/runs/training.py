@@ -191,4 +191,3 @@ def _save(done: Checkpoint, history: History, folder: Folder | None) -> None:
     if folder:
         folder.save_weights(history)
         checkpoint.save(folder.checkpoint, done)
-

@@ -61,7 +61,12 @@ def horizon(
 
 
 def decreasing(
-    start: Number, updates: Number, smoothness: float, convexity: float, variance: Number, factor: float = 2.0,
+    start: Number,
+    updates: Number,
+    smoothness: float,
+    convexity: float,
+    variance: Number,
+    factor: float = 2.0,
     weight_sum: Number = 1.0,
 ) -> Tensor:
     """Theorem 2, η_t = C/(μ(γ+t)): E[ε_T] ≤ max(βσ²C²/(2μ²(C−1)), (γ+1)ε₀)/(γ+T+1).
@@ -90,7 +95,12 @@ def nonconvex(start: Number, updates: Number, step: Number, smoothness: float, v
 
 
 def updates_needed(
-    epsilon: Number, start: Number, smoothness: float, convexity: float, variance: Number, factor: float = 2.0,
+    epsilon: Number,
+    start: Number,
+    smoothness: float,
+    convexity: float,
+    variance: Number,
+    factor: float = 2.0,
     weight_sum: Number = 1.0,
 ) -> Tensor:
     """Corollary 1: T_ε, after how many updates with a decreasing step the bound is at most ε (whole numbers).

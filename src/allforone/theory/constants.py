@@ -95,8 +95,12 @@ class Constants(NamedTuple):
 
     def for_schedule(self) -> dict[str, float]:
         """What step sizes need, so that they serve every client: the largest noise and distance."""
-        return {"smoothness": self.smoothness, "convexity": self.convexity,
-                "variance": float(self.variance.max()), "excess": float(self.excess.max())}
+        return {
+            "smoothness": self.smoothness,
+            "convexity": self.convexity,
+            "variance": float(self.variance.max()),
+            "excess": float(self.excess.max()),
+        }
 
 
 def of_known(known: Quadratics, start: Tensor, batch_size: int) -> Constants:
@@ -106,8 +110,12 @@ def of_known(known: Quadratics, start: Tensor, batch_size: int) -> Constants:
     """
     corners = torch.cat([start[None], known.optima])
     return Constants(
-        known.smoothness, known.convexity, known.variance(corners, batch_size).amax(0), known.excess(start),
-        batch_size, of_quadratics(known.matrices, known.optima),
+        known.smoothness,
+        known.convexity,
+        known.variance(corners, batch_size).amax(0),
+        known.excess(start),
+        batch_size,
+        of_quadratics(known.matrices, known.optima),
     )
 
 

@@ -78,8 +78,13 @@ def gradient_noise(gradients: Tensor) -> tuple[float, float]:
 
 
 def estimate(
-    problem: Problem, seed: int, *, batch_size: int | None = None, rounds: int | None = None,
-    points: int = 24, samples: int = 512,
+    problem: Problem,
+    seed: int,
+    *,
+    batch_size: int | None = None,
+    rounds: int | None = None,
+    points: int = 24,
+    samples: int = 512,
 ) -> Constants:
     """β, μ, σ_k², ε₀ and heterogeneity; each client trains alone for `rounds` to show its path.
 
@@ -95,8 +100,13 @@ def estimate(
     clients = range(len(problem.clients))
     failed, remedy = "the theory's constants cannot be estimated", "Model and loss must be twice differentiable"
     with blaming(failed, remedy), one_core():
-        losses = torch.stack([torch.stack([landscape.loss(landscape.data[i], place[i]) for i in clients])
-                              for place in paths]).detach().double()
+        losses = (
+            torch.stack(
+                [torch.stack([landscape.loss(landscape.data[i], place[i]) for i in clients]) for place in paths]
+            )
+            .detach()
+            .double()
+        )
         excess = losses[0] - losses.amin(0)
         smoothness, least, error = _curvature(landscape, paths)
         seen = _gradients_seen(landscape, moments(paths, points, seed), losses.amin(0))
@@ -105,7 +115,11 @@ def estimate(
     convexity = least if least > 0 else float(quotient.min())
     variance = torch.tensor(noises, dtype=torch.float64)
     return Constants(
-        smoothness, convexity, variance.clamp(min=1e-30), excess, fleet.batch_size,
+        smoothness,
+        convexity,
+        variance.clamp(min=1e-30),
+        excess,
+        fleet.batch_size,
         Estimated(seen, share_above(points), least > 0, error / smoothness),
     )
 
@@ -125,8 +139,9 @@ def _gradients_seen(landscape: Landscape, places: Tensor, least: Tensor) -> Seen
     """Every client's gradient at every client's own points, and how far above its least loss those are."""
     own, apart, excess = [], [], []
     for i, batch in enumerate(landscape.data):
-        at_points = [torch.stack([landscape.gradient(other, point) for other in landscape.data])
-                     for point in places[:, i]]
+        at_points = [
+            torch.stack([landscape.gradient(other, point) for other in landscape.data]) for point in places[:, i]
+        ]
         gradients = torch.stack(at_points, 1)  # [N, P, d]
         own.append(gradients[i].square().sum(1).expand(len(gradients), -1))
         apart.append((gradients - gradients[i]).square().sum(2))
@@ -140,5 +155,6 @@ def _greatest_noise(landscape: Landscape, paths: Tensor, client: int) -> float:
     size = landscape.problem.clients[client].batch(landscape.batch_size)
     batches = [landscape.batch(client, size, 1 + step) for step in range(NOISE_BATCHES)]
     places = [paths[0, 0], *paths[-1]]
-    return max(gradient_noise(torch.stack([landscape.gradient(batch, place) for batch in batches]))[0]
-               for place in places)
+    return max(
+        gradient_noise(torch.stack([landscape.gradient(batch, place) for batch in batches]))[0] for place in places
+    )

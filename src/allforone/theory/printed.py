@@ -18,9 +18,7 @@ def of_quadratics(matrices: Tensor, optima: Tensor) -> Heterogeneity:
     return Heterogeneity(math.sqrt(2) * shifted(matrices, optima), 2 * turned(matrices).square())
 
 
-def sufficient_cluster(
-    heterogeneity: Heterogeneity, criterion: Criterion, convexity: float, epsilon: float
-) -> Tensor:
+def sufficient_cluster(heterogeneity: Heterogeneity, criterion: Criterion, convexity: float, epsilon: float) -> Tensor:
     """Definition 2: {k : ψ((1 − b_ik/(2με) − c_ik)₊) > 0}, with b_ik where the proof has b_ik²."""
     b, c = heterogeneity
     return criterion.psi((1 - b / (2 * convexity * epsilon) - c).clamp(0, 1).fill_diagonal_(1)) > 0

@@ -60,8 +60,10 @@ class Constant(LRScheduler):
     def __init__(self, optimizer: torch.optim.Optimizer, smoothness: float | None = None, last_epoch: int = -1) -> None:
         for group in optimizer.param_groups:
             if smoothness and group["lr"] > (1 + 1e-9) / smoothness:
-                raise InputError(f"lr is {float(group['lr']):g}, above 1/β = {1 / smoothness:g} (β = {smoothness:g}): "
-                                 "the step-size condition of the theory asks for a smaller one")
+                raise InputError(
+                    f"lr is {float(group['lr']):g}, above 1/β = {1 / smoothness:g} (β = {smoothness:g}): "
+                    "the step-size condition of the theory asks for a smaller one"
+                )
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
@@ -72,14 +74,21 @@ class Horizon(LRScheduler):
     """`horizon_step` for a run of `updates` updates, whatever step size the optimizer was made with."""
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, updates: int, smoothness: float, convexity: float, variance: float,
-        excess: float, last_epoch: int = -1,
+        self,
+        optimizer: torch.optim.Optimizer,
+        updates: int,
+        smoothness: float,
+        convexity: float,
+        variance: float,
+        excess: float,
+        last_epoch: int = -1,
     ) -> None:
         self.step_size = float(horizon_step(excess, updates, smoothness, convexity, variance))
         if self.step_size == 0:
             raise InputError(
                 f"no horizon step for {updates} updates: the noise {variance:g} outweighs the excess loss {excess:g} "
-                "to be gained (2Tμ²ε₀ ≤ βσ²); run more rounds, with larger batches, or with schedule: decreasing")
+                "to be gained (2Tμ²ε₀ ≤ βσ²); run more rounds, with larger batches, or with schedule: decreasing"
+            )
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
@@ -90,8 +99,13 @@ class Decreasing(LRScheduler):
     """`decreasing_step`: a round has the step size of its first update; `inner` updates make a round."""
 
     def __init__(
-        self, optimizer: torch.optim.Optimizer, smoothness: float, convexity: float, factor: float = 2.0,
-        inner: int = 1, last_epoch: int = -1,
+        self,
+        optimizer: torch.optim.Optimizer,
+        smoothness: float,
+        convexity: float,
+        factor: float = 2.0,
+        inner: int = 1,
+        last_epoch: int = -1,
     ) -> None:
         self.factor, self.convexity, self.inner = factor, convexity, inner
         self.offset = float(decreasing_offset(smoothness, convexity, factor))
@@ -109,8 +123,11 @@ SCHEDULES: dict[str, type[LRScheduler]] = {"constant": Constant, "horizon": Hori
 def constants_of(name: str) -> dict[str, bool]:
     """The constants of a problem that a schedule takes, and whether it can do without."""
     parameters = inspect.signature(SCHEDULES[name]).parameters
-    return {key: value.default is not value.empty for key, value in parameters.items()
-            if key not in ("optimizer", "updates", "inner", "last_epoch")}
+    return {
+        key: value.default is not value.empty
+        for key, value in parameters.items()
+        if key not in ("optimizer", "updates", "inner", "last_epoch")
+    }
 
 
 def scheduler(name: str, constants: dict[str, Any], updates: int, inner: int) -> Callable[..., LRScheduler]:

@@ -28,9 +28,7 @@ class Trajectory(NamedTuple):
     sufficient: Tensor  #: [T, N], σ_suf² at the excess loss of that moment
 
 
-def follow(
-    fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds: int, inner: int = 1
-) -> Trajectory:
+def follow(fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds: int, inner: int = 1) -> Trajectory:
     """Run it again, and at every update work out the true gradients, noise and similarity.
 
     Lemma 1 bounds the step's bias client by client. What precedes that in its proof, by smoothness alone,
@@ -39,13 +37,17 @@ def follow(
     """
     known = quadratics(fleet.problem)
     if known is None:
-        raise InputError(f"{fleet.problem.name}: its constants are not known, so there is no exact bound to draw; "
-                         "that needs least squares on Gaussian streams, as `synthetic` is")
+        raise InputError(
+            f"{fleet.problem.name}: its constants are not known, so there is no exact bound to draw; "
+            "that needs least squares on Gaussian streams, as `synthetic` is"
+        )
     if isinstance(algorithm, Guarded):
         raise InputError("a guarded run gives a client one of two models: run it without --guard to see its bound")
     if not isinstance(algorithm, AllForOne | Local | Oracle):
-        raise InputError(f"{type(algorithm).__name__}: the bound is about θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), that is "
-                         "all-for-one, oracle and local")
+        raise InputError(
+            f"{type(algorithm).__name__}: the bound is about θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), that is "
+            "all-for-one, oracle and local"
+        )
     if isinstance(fleet, Attacked):
         raise InputError("clients that lie do not send gradients: the bound says nothing of a run with an attack")
     _refuse_other_optimizers(optimizer)
@@ -82,8 +84,10 @@ def follow(
                 models = {"weight": models["weight"] - step * slopes}
     excess.append(known.excess(state.models["weight"][:, 0]).diagonal())
     noises, shares = torch.stack(noise), torch.stack(progress)
-    bound, sharper = (along(excess[0], torch.stack(steps), noises, known.smoothness, known.convexity, rate)
-                      for rate in (shares, torch.stack(direct)))
+    bound, sharper = (
+        along(excess[0], torch.stack(steps), noises, known.smoothness, known.convexity, rate)
+        for rate in (shares, torch.stack(direct))
+    )
     return Trajectory(torch.stack(excess), bound, sharper, *map(torch.stack, (remaining, effective, alone, sufficient)))
 
 
@@ -91,5 +95,7 @@ def _refuse_other_optimizers(optimizer: Optimizer) -> None:
     probe = optimizer.make([torch.zeros(1)])
     settings = probe.param_groups[0]
     if not isinstance(probe, torch.optim.SGD) or settings["momentum"] or settings["weight_decay"]:
-        raise InputError(f"{type(probe).__name__} with these settings: the bound is about plain SGD, without momentum "
-                         "and weight decay")
+        raise InputError(
+            f"{type(probe).__name__} with these settings: the bound is about plain SGD, without momentum "
+            "and weight decay"
+        )
