@@ -2,9 +2,9 @@
 
 from .algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle
 from .api import Trained, train
-from .collaboration import Criterion, Online, Paper, binary, continuous
+from .collaboration import Criterion, CustomCriterion, FreshSamples, UpdateBatches, binary, continuous
 from .errors import AllForOneError, Diverged, InputError
-from .problems import Client, Problem, Settings, accuracy, digits, synthetic
+from .problems import Client, Metric, Problem, Settings, Task, accuracy, digits, synthetic
 
 __version__ = "0.1.0"
 
@@ -14,16 +14,19 @@ __all__ = [
     "AllForOneError",
     "Client",
     "Criterion",
+    "CustomCriterion",
     "Diverged",
     "FedAvg",
+    "FreshSamples",
     "InputError",
     "Local",
-    "Online",
+    "Metric",
     "Oracle",
-    "Paper",
     "Problem",
     "Settings",
+    "Task",
     "Trained",
+    "UpdateBatches",
     "accuracy",
     "binary",
     "continuous",

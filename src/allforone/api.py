@@ -1,8 +1,6 @@
 """What a practitioner calls: `train`, with a model, the clients, and a loss."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,159 +8,153 @@ import torch
 from torch import nn
 
 from .algorithms import Algorithm, AllForOne
+from .describe import described
 from .errors import InputError
-from .fleet import FLEETS, Optimizer
-from .fleet.in_process import Participation
-from .fleet.optimizer import Make, Schedule
-from .problems import Client, Loss, Problem, accuracy, hold_out
+from .fleet import Make, Participation, Schedule
+from .problems import Client, Loss, Metric, Problem, accuracy
 from .problems.data import Finite
 from .progress import follow
 from .reports import write_report
-from .runs import Choice, Folder, Result, Run, export_module, resolve_schedule
-from .runs import train as train_run
-from .runs.summary import Comparison, FinishedRun
-from .runs.training import HELD_OUT, guarded
-from .theory import scheduler as theory_scheduler
+from .runs import PYTHON, Comparison, FinishedRun, Given, Result, carried, execute, export_module, parse, prepare
 
 
-@dataclass(frozen=True)
 class Trained(Result):
     """Every client's own model, who listened to whom, and how it went."""
 
-    config: dict[str, Any]
-
     def report(self, path: str | Path) -> Path:
-        """Write a page that shows the run; one file that works offline."""
-        clients = [{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in self.problem.clients]
+        """Write a page that shows the run; one file that works offline.
+
+        Example:
+            >>> result.report("out/report.html")  # doctest: +SKIP
+        """
         size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
-        sizes = [client.size for client in self.problem.clients]
-        run = FinishedRun("run", 0, self.metrics, self.history.tensors(), self.config, sizes, clients, size)
-        return write_report(Comparison(self.problem.name, [run], self.problem.clusters), Path(path))
+        clients = [member._asdict() for member in self.roster]
+        sizes = [member.size for member in self.roster]
+        config, tensors = self.config.plain(), self.history.tensors()
+        run = FinishedRun("run", self.config.seed, carried(self.metrics), tensors, config, sizes, clients, size)
+        return write_report(Comparison(self.problem.name, [run], self.roster.clusters), Path(path))
 
     def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:
-        """Client `client`'s model into a new folder: its weights, a script that loads them and, if asked, ONNX."""
-        title = f"Client {self.problem.clients[client].name or client}"
+        """Client `client`'s model into a new folder: its weights, a script that loads them and, if asked, ONNX.
+
+        Example:
+            >>> result.export(3, "out/client-3")  # doctest: +SKIP
+        """
+        title = f"Client {self.roster[client].name or client}"
         return export_module(self.model(client), self.problem, client, Path(folder), title, onnx=onnx)
 
 
 def train(
-    model: nn.Module | Callable[[], nn.Module],
-    clients: list[Client],
+    model: nn.Module | Callable[[], nn.Module] | Problem,
+    clients: list[Client] | None = None,
     *,
-    loss: Loss,
+    loss: Loss | None = None,
     algorithm: Algorithm | None = None,
-    rounds: int = 100,
-    inner: int = 1,
-    batch_size: int = 16,
+    rounds: int | None = None,
+    inner: int | None = None,
+    batch_size: int | None = None,
     optimizer: Make | None = None,
-    lr: float = 0.1,
+    lr: float | None = None,
     scheduler: Schedule | None = None,
     schedule: str | dict[str, Any] | None = None,
-    metric: Loss | Literal["auto"] | None = "auto",
+    metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
     smoothness: float | None = None,
     evaluate_every: int = 1,
     participation: Participation = 1.0,
     guard: bool = False,
     seed: int = 127,
-    fleet: Literal["stacked", "compiled", "loop"] = "stacked",
+    fleet: str | dict[str, Any] = "stacked",
     out: str | Path | None = None,
     resume: bool = False,
     progress: bool | None = None,
 ) -> Trained:
     """Train a model of its own for every client.
 
-    model: an nn.Module, or a function that makes one. loss: (output, target) → scalar, a mean over the batch.
-    algorithm: `AllForOne()` unless told. optimizer: a function from parameters to a torch optimizer, such as
-    `partial(torch.optim.Adam, lr=1e-3)`; SGD with step size `lr` unless told. scheduler: likewise, one step per round.
-    schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not known:
-    `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
-    metric: (output, target) → scalar in [0, 1]; "auto" is accuracy where the targets are classes.
-    participation: with which probability a client is there in a round, or a function step → [N] of who is there.
-    guard: hold out a fifth of each client's training data, train every client alone as well, and give it that model
-    where collaboration hurts; `result.guard` tells.
-    out: a new folder for the run; with resume=True one to go on from. progress: unless told, on a terminal only.
+    Args:
+        model: an nn.Module, or a function that makes one; or an `afo.Problem`, which has all of model, clients, loss,
+            metrics and smoothness, and its own settings in the place of the defaults below.
+        clients: one `afo.Client` for each site.
+        loss: (output, target) → scalar, a mean over the batch.
+        algorithm: by default `AllForOne()`.
+        rounds: by default 100.
+        inner: updates per round with the same weights, by default 1.
+        batch_size: samples per client and update, by default 16.
+        optimizer: a function from parameters to a torch optimizer, such as `partial(torch.optim.Adam, lr=1e-3)`; by
+            default SGD.
+        lr: the step size of that SGD, by default 0.1.
+        scheduler: a function from the optimizer to a torch scheduler, which takes one step per round.
+        schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
+            known: `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
+        metrics: name → function of all outputs and targets of a client, or `afo.Metric`; by default accuracy where the
+            targets are classes.
+        smoothness: β, where it is known.
+        evaluate_every: rounds between two looks at the test data.
+        participation: with which probability a client is there in a round, or a function from the round's first step
+            to [N], who is there.
+        guard: hold out a fifth of each client's training data, train every client alone as well, and give it that model
+            where collaboration hurts; `result.guard` tells.
+        seed: decides the initial model, where a function makes it, and every batch.
+        fleet: "stacked", "compiled" (faster for small models in long runs) or "loop" (plain).
+        out: a new folder for the run; with resume=True one to go on from.
+        resume: go on with what `out` holds; refused if anything that decides the numbers has changed.
+        progress: by default on a terminal only.
+
+    Returns:
+        Every client's own model, who listened to whom, and how it went.
+
+    Example:
+        >>> import allforone as afo
+        >>> result = afo.train(afo.digits(clients=4), rounds=2)
+        >>> len(result.models), list(result.weights.shape)
+        (4, [2, 4, 4])
     """
-    for name, value in (
-        ("rounds", rounds),
-        ("inner", inner),
-        ("batch_size", batch_size),
-        ("evaluate_every", evaluate_every),
-    ):
-        if not isinstance(value, int) or value < 1:
-            raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
-    for name, number in (("lr", lr), ("smoothness", smoothness)):
-        if number is not None and not (isinstance(number, int | float) and number > 0):
-            raise InputError(f"{name} is {number!r}: must be a number above 0")
+    problem = _problem(model, clients, loss, metrics, smoothness)
+    algorithm = AllForOne() if algorithm is None else algorithm
+    if not isinstance(algorithm, Algorithm):
+        raise InputError(
+            f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"
+        )
+    if lr is not None and optimizer is not None:
+        raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
+    config = parse(
+        {
+            "problem": PYTHON,
+            "algorithm": described(algorithm),
+            "optimizer": None if lr is None else {"lr": lr},
+            **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
+            **{"fleet": fleet, "guard": guard, "evaluate_every": evaluate_every},
+            "participation": 1.0 if callable(participation) else participation,
+        },
+        "train",
+    )
+    given = Given(problem, algorithm, optimizer, scheduler, participation)
+    run = prepare(config, given)
+    with follow(run.config.rounds or 0, progress) as on_round:
+        result = execute(run, None if out is None else Path(out), resume=resume, on_round=on_round)
+    return Trained(**vars(result))
+
+
+def _problem(
+    model: Any,
+    clients: list[Client] | None,
+    loss: Loss | None,
+    metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"],
+    smoothness: float | None,
+) -> Problem:
+    if isinstance(model, Problem):
+        if clients is not None or loss is not None or metrics != "auto" or smoothness is not None:
+            raise InputError("a Problem has its own clients, loss, metrics and smoothness: leave them out beside it")
+        return model
+    if clients is None or loss is None:
+        raise InputError("give a model, its clients and a loss: train(model, clients, loss=…); or a Problem")
     for place, client in enumerate(clients):
         if not isinstance(client, Client):
             raise InputError(f"clients[{place}] is a {type(client).__name__}: make it an afo.Client(train, test)")
-    algorithm = AllForOne() if algorithm is None else algorithm
-    if isinstance(algorithm, type) or not (hasattr(algorithm, "init") and hasattr(algorithm, "step")):
-        raise InputError(f"algorithm is {algorithm!r}: give an object such as afo.AllForOne() or afo.FedAvg()")
-    if fleet not in FLEETS:
-        raise InputError(f"fleet is {fleet!r}: must be one of {', '.join(FLEETS)}")
-    if metric == "auto":
-        metric = accuracy if _has_classes(clients) else None
-    problem = Problem(clients, model, loss, metric, smoothness=smoothness)
-    unguarded = algorithm
-    if guard:
-        algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, seed)
-    scheduler, chosen = _scheduled(scheduler, schedule, problem, seed, batch_size, rounds, inner)
-    run = Run(
-        FLEETS[fleet](problem, seed=seed, batch_size=batch_size, participation=participation),
-        algorithm,
-        Optimizer(optimizer or partial(torch.optim.SGD, lr=lr), scheduler),
-        rounds,
-        inner,
-        evaluate_every,
-    )
-    config: dict[str, Any] = {
-        "problem": {
-            "name": "python",
-            "clients": len(clients),
-            "shapes": {name: list(tensor.shape[1:]) for name, tensor in run.fleet.initial().items()},
-        },
-        "algorithm": {"name": type(unguarded).__name__},
-        "rounds": rounds,
-        "inner": inner,
-        "batch_size": batch_size,
-        "optimizer": _told(run.optimizer.make),
-        "scheduler": None if chosen else _told(scheduler),
-        "seed": seed,
-        "fleet": fleet,
-        "evaluate_every": evaluate_every,
-        "guard": guard,
-        "participation": _told(participation) if callable(participation) else participation,
-    }
-    if chosen:
-        config["schedule"] = chosen.model_dump()
-    folder = None
-    if out is not None:
-        folder = Folder.reopen(Path(out), config) if resume else Folder.create(Path(out), config, problem)
-    with follow(rounds, progress) as on_round:
-        result = train_run(run, folder, on_round)
-    every = getattr(getattr(unguarded, "estimator", None), "every", None)  # not in the folder's config
-    told = {**config, "algorithm": {**config["algorithm"], **({"every": every} if every else {})}}
-    return Trained(result.problem, result.stacked, result.history, result.module, told)
-
-
-def _scheduled(
-    scheduler: Schedule | None,
-    schedule: str | dict[str, Any] | None,
-    problem: Problem,
-    seed: int,
-    batch_size: int,
-    rounds: int,
-    inner: int,
-) -> tuple[Schedule | None, Choice | None]:
-    """The scheduler of a schedule, and the schedule with all its constants."""
-    if schedule is None:
-        return scheduler, None
-    if scheduler:
-        raise InputError("both scheduler and schedule are given: each sets the step size; leave one out")
-    choice = Choice(name=schedule) if isinstance(schedule, str) else Choice(**schedule)
-    chosen = resolve_schedule(choice, problem, seed, batch_size)
-    return theory_scheduler(str(chosen.name), chosen.options, rounds * inner, inner), chosen
+    if smoothness is not None and not (isinstance(smoothness, int | float) and smoothness > 0):
+        raise InputError(f"smoothness is {smoothness!r}: must be a number above 0")
+    if isinstance(metrics, str):
+        metrics = {"accuracy": accuracy} if _has_classes(clients) else {}
+    return Problem(model, loss, metrics=metrics, smoothness=smoothness, name="problem", clients=clients)  # type: ignore[arg-type]
 
 
 def _has_classes(clients: list[Client]) -> bool:
@@ -170,12 +162,3 @@ def _has_classes(clients: list[Client]) -> bool:
         return False
     _, target = clients[0].test.take(torch.tensor([0]))
     return target.dtype == torch.long and target.dim() == 1
-
-
-def _told(made: Any) -> dict[str, Any] | None:
-    """What can be said of a function that makes an optimizer or a scheduler."""
-    if made is None:
-        return None
-    name = getattr(getattr(made, "func", made), "__name__", type(made).__name__)
-    options = getattr(made, "keywords", {})
-    return {"name": name, **{key: value for key, value in options.items() if isinstance(value, int | float | str)}}

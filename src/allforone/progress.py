@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from .runs import Job, Round
+from .runs import Job, Record
 from .runs import Progress as JobProgress
 
 COLUMNS = (
@@ -20,13 +20,13 @@ COLUMNS = (
 
 
 @contextmanager
-def follow(rounds: int, shown: bool | None = None) -> Iterator[Callable[[Round], None]]:
+def follow(rounds: int, shown: bool | None = None) -> Iterator[Callable[[Record], None]]:
     """The rounds of one run."""
     console = Console(stderr=True)
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
         task = bar.add_task("rounds", total=rounds, numbers="")
 
-        def on_round(round: Round) -> None:
+        def on_round(round: Record) -> None:
             numbers = f"loss {float(round.evaluation.loss.mean()):.4g}"
             if round.evaluation.accuracy is not None:
                 numbers += f"  accuracy {100 * float(round.evaluation.accuracy.mean()):.1f} %"

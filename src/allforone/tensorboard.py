@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from .errors import InputError
-from .runs import Round
+from .runs import Record
 
 
 def require_tensorboard() -> None:
@@ -15,14 +15,14 @@ def require_tensorboard() -> None:
 
 
 @contextmanager
-def scalars(folder: Path) -> Iterator[Callable[[Round], None]]:
+def scalars(folder: Path) -> Iterator[Callable[[Record], None]]:
     """Mean, worst and every client. A resumed run writes a file of its own; TensorBoard joins them."""
     require_tensorboard()
     from torch.utils.tensorboard import SummaryWriter  # slow to import, and an extra
 
     with SummaryWriter(str(folder)) as writer:
 
-        def on_round(round: Round) -> None:
+        def on_round(round: Record) -> None:
             evaluation, number = round.evaluation, round.number
             for name, values, worst in (
                 ("loss", evaluation.loss, "max"),

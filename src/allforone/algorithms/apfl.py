@@ -5,31 +5,37 @@
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, mean, repeat
-from .base import Info, State, alone
-from .fedavg import share
+from ..fleet import Fleet, Models, Optimizer, Round, by_row, mean, pick, repeat
+from .base import Algorithm, Info, State, identity
+from .fedavg import Common, share, up_and_down
+
+
+class Own(TypedDict):
+    model: Models  #: v_i
+    mixture: Tensor  #: [N], α_i
+    local_optimizer: Optimizer  #: of the local steps from the common model
 
 
 @dataclass(frozen=True)
-class Apfl:
-    """mixture: α at the start; adaptive: learn it, with steps of size mixture_step (unless told, the optimizer's).
+class Apfl(Algorithm):
+    """mixture: α at the start; adaptive: learn it, with steps of size mixture_step, by default the optimizer's.
 
     α = 1 is Local, α = 0 is FedAvg. The slope in α grows with ‖v_i − w_i‖²: where models lie far apart, α jumps between
     0 and 1 unless mixture_step is small.
-
-    as_published: the authors of All-for-one fixed α at 1 − η, took the gradient in v without its factor α, and averaged
-    the common model without regard to the clients' sizes.
     """
+
+    name = "apfl"
+    label = "APFL"
 
     mixture: float = 0.5
     adaptive: bool = True
     mixture_step: float | None = None
-    as_published: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.mixture <= 1:
@@ -37,54 +43,47 @@ class Apfl:
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
-        mixture = 1 - optimizer.lr if self.as_published else self.mixture
-        return State(
-            models,
-            optimizer,
-            {
-                "own": models,
-                "common": models,
-                "common optimizer": optimizer,
-                "mixture": torch.full((n,), mixture, dtype=torch.float64),
-            },
-        )
+        mixture = torch.full((n,), self.mixture, dtype=torch.float64)
+        own = Own(model=models, mixture=mixture, local_optimizer=optimizer)
+        return State(models, optimizer, own, Common(model=pick(models, torch.tensor([0]))))
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        mixture, only_own = state.memory["mixture"], alone(fleet)
-        own = state.optimizer.start(state.memory["own"], fleet.trained)
-        common = state.memory["common optimizer"].start(state.memory["common"], fleet.trained)
-        for step in steps:
-            gradients = fleet.gradients(mixed(mixture, own.models, common.models), only_own, step)
-            common_gradients = fleet.gradients(common.models, only_own, step)
-            if step == steps.start and self.adaptive and not self.as_published:
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        own: Own = state.own
+        before: Common = state.common
+        alpha, only_own, everyone = own["mixture"], identity(fleet), fleet.roster.numbers
+        v = state.optimizer.start(own["model"], fleet.trained)
+        w = own["local_optimizer"].start(repeat(before["model"], len(fleet.roster)), fleet.trained)
+        for step in round.steps:
+            gradients = fleet.gradients(mixed(alpha, v.models, w.models), only_own, round, step, everyone)
+            common_gradients = fleet.gradients(w.models, only_own, round, step, everyone)
+            if step == round.steps.start and self.adaptive:
                 slope = sum(
-                    (gradients[name] * (own.models[name] - common.models[name])).flatten(1).sum(1).double()
+                    (gradients[name] * (v.models[name] - w.models[name])).flatten(1).sum(1).double()
                     for name in fleet.trained
                 )
-                mixture = (mixture - (self.mixture_step or own.lr) * slope).clamp(0, 1)
-            chain = {
-                name: gradients[name] if self.as_published else each(mixture, gradients[name]) * gradients[name]
-                for name in fleet.trained
-            }
-            own.apply({**gradients, **chain})
-            common.apply(common_gradients)
-        (own_models, optimizer), (local, common_optimizer) = own.finish(), common.finish()
-        n = len(fleet.sizes)
-        weights = torch.full_like(fleet.sizes, 1 / n) if self.as_published else share(fleet, steps.start)
-        shared = repeat(mean(local, weights), n)
-        memory = {"own": own_models, "common": shared, "common optimizer": common_optimizer, "mixture": mixture}
-        info = Info(mixture[:, None] * only_own + (1 - mixture)[:, None] * weights)
-        return State(mixed(mixture, own_models, shared), optimizer, memory), info
+                alpha = (alpha - (self.mixture_step or v.lr) * slope).clamp(0, 1)
+            v.apply({**gradients, **{name: self.chain(alpha, gradients[name]) for name in fleet.trained}})
+            w.apply(common_gradients)
+        (personal, optimizer), (local, local_optimizer) = v.finish(), w.finish()
+        weights = self.averaging(fleet, round)
+        common = mean(local, weights)
+        remembered = Own(model=personal, mixture=alpha, local_optimizer=local_optimizer)
+        models = mixed(alpha, personal, repeat(common, len(fleet.roster)))
+        info = Info(alpha[:, None] * only_own + (1 - alpha)[:, None] * weights, messages=up_and_down(round))
+        return State(models, optimizer, remembered, Common(model=common)), info
+
+    def chain(self, alpha: Tensor, gradient: Tensor) -> Tensor:
+        """The slope in v_i, by the chain rule α_i g_i(θ_i)."""
+        return by_row(alpha, gradient) * gradient
+
+    def averaging(self, fleet: Fleet, round: Round) -> Tensor:
+        """[N], the weights of the common model's mean."""
+        return share(fleet, round)
 
 
 def mixed(mixture: Tensor, own: Models, common: Models) -> Models:
     """α_i v_i + (1 − α_i) w_i; counters, which are whole numbers, are the own model's."""
     return {
-        name: torch.lerp(common[name], v, each(mixture, v).expand_as(v)) if v.is_floating_point() else v
+        name: torch.lerp(common[name], v, by_row(mixture, v).expand_as(v)) if v.is_floating_point() else v
         for name, v in own.items()
     }
-
-
-def each(numbers: Tensor, like: Tensor) -> Tensor:
-    """[N] shaped so that it multiplies the rows of `like`."""
-    return numbers.to(like.dtype).view(-1, *[1] * (like.dim() - 1))

@@ -1,12 +1,17 @@
 """An algorithm is two functions on plain state: `init`, and `step`, which is one round."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..fleet import Fleet, Models, Optimizer, restricted
+from ..fleet import Fleet, Models, Optimizer, Round, among_present, where_rows
+
+#: What an algorithm keeps from round to round, by name: tensors, models and optimizers, also in dictionaries. An
+#: algorithm says what it keeps as a TypedDict.
+Memory = Mapping[str, Any]
 
 
 class State(NamedTuple):
@@ -14,7 +19,8 @@ class State(NamedTuple):
 
     models: Models  #: client i's own model in row i
     optimizer: Optimizer  #: of these models
-    memory: dict[str, Any]  #: whatever else it keeps, by name: tensors, models, optimizers
+    own: Any = {}  #: a Memory, by client: row i of every tensor is client i's, and stays as it is while that is absent
+    common: Any = {}  #: a Memory of what is nobody's, such as an averaged model
 
 
 class Verdict(NamedTuple):
@@ -34,36 +40,85 @@ class Info(NamedTuple):
     noise: Tensor | None = None  #: [N, N], σ_k²/σ_i² at θ_i, where the weights depend on it
     trust: Tensor | None = None  #: [N, N], the share of g_k − g_i that client i let through, where it is bounded
     verdict: Verdict | None = None  #: of a guard, where one watches
+    messages: int | None = (
+        None  #: models and gradients sent, had every client been a machine of its own; None: not known
+    )
 
 
-class Algorithm(Protocol):
-    """Pure: all state is in `State`, all randomness in the fleet's seed and the numbers of the steps."""
+class Algorithm(ABC):
+    """Pure: all state is in `State`, all randomness in the fleet's seed and the numbers of the steps.
 
-    def init(self, models: Models, optimizer: Optimizer) -> State: ...
+    Who is absent is not asked, and `advance` puts back its rows: an algorithm need not think of it.
+    """
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        """One round: the updates numbered `steps`."""
-        ...
+    needs_clusters = False  #: whether it must be told the true clusters
 
+    @property
+    def name(self) -> str:
+        """What the command line and the files call it."""
+        return type(self).__name__
 
-class Weighted(ABC):
-    """θ_i ← θ_i − η Σ_k α_ik g_k(θ_i). All-for-one, its oracle and Local differ by one function, `collaborate`."""
+    @property
+    def label(self) -> str:
+        """What figures and pages call it."""
+        return self.name
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
-        return State(models, optimizer, {})
+        return State(models, optimizer)
 
     @abstractmethod
-    def collaborate(self, state: State, fleet: Fleet, step: int) -> tuple[Info, dict[str, Any]]:
-        """The weights of the coming round, and what to remember."""
-
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        info, memory = self.collaborate(state, fleet, steps.start)
-        info = info._replace(weights=restricted(info.weights, fleet.present(steps.start)))
-        mix = info.weights if info.scale is None else info.scale[:, None] * info.weights
-        models, optimizer = fleet.descend(state.models, mix, state.optimizer, steps)
-        return State(models, optimizer, memory), info
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        """One round."""
 
 
-def alone(fleet: Fleet) -> Tensor:
+def advance(algorithm: Algorithm, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+    """One round of an algorithm, after which all that belongs to the absent is as it was, bit for bit."""
+    after, info = algorithm.step(state, fleet, round)
+    present = round.present
+    if present.all():
+        return after, info
+    models, optimizer, own = (put_back(present, now, then) for now, then in zip(after[:3], state[:3], strict=True))
+    common = after.common if present.any() else state.common
+    heard = torch.where(present[:, None], info.weights, 0)
+    return State(models, optimizer, own, common), info._replace(weights=heard)
+
+
+def put_back(present: Tensor, now: Any, before: Any) -> Any:
+    """`now` with the rows of the absent as they were before; what was not there before is left."""
+    if isinstance(now, dict):
+        return {key: put_back(present, value, before[key]) if key in before else value for key, value in now.items()}
+    if isinstance(now, Optimizer):
+        return now.only_rows(present, before)
+    return where_rows(present, now, before)
+
+
+class Weighted(Algorithm):
+    """θ_i ← θ_i − η Σ_k α_ik g_k(θ_i). All-for-one, its oracle and Local differ by one function, `collaborate`."""
+
+    @abstractmethod
+    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
+        """The weights of the coming round, and what to remember of each client."""
+
+    def looking(self, round: Round, partners: int) -> int | None:
+        """Messages by which the weights were found, beyond those of the updates between so many ordered pairs."""
+        return 0
+
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        info, own = self.collaborate(state, fleet, round)
+        weights = among_present(info.weights, round.present, fleet.roster.numbers)
+        mix = weights if info.scale is None else info.scale[:, None] * weights
+        models, optimizer = fleet.descend(state.models, mix, state.optimizer, round)
+        partners = pairs(weights)
+        looking = self.looking(round, partners)  # for a partner's gradient one sends one's model: two messages
+        messages = None if looking is None else 2 * len(round.steps) * partners + looking
+        return State(models, optimizer, own), info._replace(weights=weights, messages=messages)
+
+
+def identity(fleet: Fleet) -> Tensor:
     """α = I: every client listens to itself only."""
-    return torch.eye(len(fleet.sizes), dtype=torch.float64)
+    return torch.eye(len(fleet.roster), dtype=torch.float64)
+
+
+def pairs(weights: Tensor) -> int:
+    """How many ordered pairs of different clients have a weight."""
+    return int((weights != 0).sum() - (weights.diagonal() != 0).sum())

@@ -5,28 +5,37 @@ w_ik ← clip(w_ik + γ ⟨g_i(z), g_k(z)⟩, 0, 1) at z = (θ_i + θ_k)/2, kept
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
+from ..collaboration.similarity import ordered_pairs
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, plus
-from .base import Info, State, alone
+from ..fleet import Fleet, Models, Optimizer, Round, plus
+from .base import Algorithm, Info, State, identity, pairs
 
-HELD_NUMBERS = 2**24  # parameters of half-way models held at once
+
+class Own(TypedDict):
+    weights: Tensor  #: [N, N], w_ik
+
+
+#: Numbers in the half-way models that are held at once.
+HELD_NUMBERS = 2**24
 
 
 @dataclass(frozen=True)
-class CoBo:
+class CoBo(Algorithm):
     """penalty: ρ, and weight_step: γ, as in its authors' repository. ρ = 0 is Local.
 
     The paper moves each pair with probability 1/N a step, to save work; here all pairs move once a round.
-    as_published: the authors of All-for-one never applied the penalty (see Ditto) and forgot the weights every round.
     """
+
+    name = "cobo"
+    label = "CoBo"
 
     penalty: float = 0.05
     weight_step: float = 0.01
-    as_published: bool = False
 
     def __post_init__(self) -> None:
         if self.penalty < 0 or self.weight_step < 0:
@@ -34,19 +43,21 @@ class CoBo:
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
-        return State(models, optimizer, {"weights": (1 - torch.eye(n)).double()})
+        return State(models, optimizer, Own(weights=1 - torch.eye(n, dtype=torch.float64)))
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        before = (1 - alone(fleet)) if self.as_published else state.memory["weights"]
-        agreement = agreement_half_way(fleet, state.models, steps.start)
-        weights = (before + self.weight_step * agreement).clamp(0, 1).fill_diagonal_(0)
-        penalty = 0.0 if self.as_published else self.penalty
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        own: Own = state.own
+        agreement = agreement_half_way(fleet, state.models, round)
+        weights = (own["weights"] + self.weight_step * agreement).clamp(0, 1).fill_diagonal_(0)
 
         def direction(models: Models, gradients: Models) -> Models:
-            return plus(gradients, {name: penalty * pull(models[name], weights) for name in fleet.trained})
+            return plus(gradients, {name: self.penalty * pull(models[name], weights) for name in fleet.trained})
 
-        models, optimizer = fleet.descend(state.models, alone(fleet), state.optimizer, steps, direction)
-        return State(models, optimizer, {"weights": weights}), Info(weights + alone(fleet))
+        models, optimizer = fleet.descend(state.models, identity(fleet), state.optimizer, round, direction)
+        listening = torch.where(round.present[:, None] & round.present, weights, 0)
+        # models both ways and one gradient per pair, then the models of every further update
+        messages = 3 * ordered_pairs(round) // 2 + (len(round.steps) - 1) * pairs(listening)
+        return State(models, optimizer, Own(weights=weights)), Info(weights + identity(fleet), messages=messages)
 
 
 def pull(models: Tensor, weights: Tensor) -> Tensor:
@@ -55,14 +66,14 @@ def pull(models: Tensor, weights: Tensor) -> Tensor:
     return torch.einsum("i,i...->i...", weights.sum(1), models) - torch.einsum("ik,k...->i...", weights, models)
 
 
-def agreement_half_way(fleet: Fleet, models: Models, step: int) -> Tensor:
+def agreement_half_way(fleet: Fleet, models: Models, round: Round) -> Tensor:
     """[N, N], ⟨g_i(z), g_k(z)⟩ at z = (θ_i + θ_k)/2, on the update's batches; many pairs at once, within memory."""
-    n = len(fleet.sizes)
-    one_hot, agreement = alone(fleet), torch.zeros(n, n, dtype=torch.float64)
+    n, step = len(fleet.roster), round.steps.start
+    one_hot, agreement = identity(fleet), torch.zeros(n, n, dtype=torch.float64)
     size = sum(models[name][0].numel() for name in fleet.trained)
     for i, k in zip(*(side.split(max(1, HELD_NUMBERS // size)) for side in torch.triu_indices(n, n, 1)), strict=True):
         half_way = {name: (t[i] + t[k]) / 2 if name in fleet.trained else t[i] for name, t in models.items()}
-        ours, theirs = (fleet.gradients(half_way, one_hot[side], step) for side in (i, k))
+        ours, theirs = (fleet.gradients(half_way, one_hot[side], round, step, owners=None) for side in (i, k))
         products = [(ours[name] * theirs[name]).flatten(1).sum(1).double() for name in fleet.trained]
         agreement[i, k] = agreement[k, i] = torch.stack(products).sum(0)
     return agreement

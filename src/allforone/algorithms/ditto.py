@@ -4,39 +4,46 @@ w by FedAvg; θ_i ← θ_i − η (g_i(θ_i) + λ (θ_i − w)), w as it was at 
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
+
+import torch
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, plus
-from .base import Info, State, alone
-from .fedavg import fedavg_round
+from ..fleet import Fleet, Models, Optimizer, Round, pick, plus
+from .base import Algorithm, Info, State, identity
+from .fedavg import Common, fedavg_round, up_and_down
+
+
+class Own(TypedDict):
+    local_optimizer: Optimizer  #: of the local steps from the common model
 
 
 @dataclass(frozen=True)
-class Ditto:
-    """penalty: λ; its paper tunes it per data set, 0.05 to 2. λ = 0 is Local.
+class Ditto(Algorithm):
+    """penalty: λ; its paper tunes it per data set, 0.05 to 2. λ = 0 is Local."""
 
-    as_published: the authors of All-for-one added the penalty to the gradient as one Python list to another, which
-    appends it where nothing reads it. So it was never applied.
-    """
+    name = "ditto"
+    label = "Ditto"
 
     penalty: float = 0.1
-    as_published: bool = False
 
     def __post_init__(self) -> None:
         if self.penalty < 0:
             raise InputError(f"penalty λ is {self.penalty}: must not be negative")
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
-        return State(models, optimizer, {"common": models, "common optimizer": optimizer})
+        common = Common(model=pick(models, torch.tensor([0])))
+        return State(models, optimizer, Own(local_optimizer=optimizer), common)
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        common = state.memory["common"]
-        penalty = 0.0 if self.as_published else self.penalty
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        own: Own = state.own
+        before: Common = state.common
+        w = before["model"]
 
         def direction(models: Models, gradients: Models) -> Models:
-            return plus(gradients, {name: penalty * (models[name] - common[name]) for name in fleet.trained})
+            return plus(gradients, {name: self.penalty * (models[name] - w[name]) for name in fleet.trained})
 
-        models, optimizer = fleet.descend(state.models, alone(fleet), state.optimizer, steps, direction)
-        common, common_optimizer = fedavg_round(fleet, common, state.memory["common optimizer"], steps)
-        memory = {"common": common, "common optimizer": common_optimizer}
-        return State(models, optimizer, memory), Info(alone(fleet))
+        models, optimizer = fleet.descend(state.models, identity(fleet), state.optimizer, round, direction)
+        common, local_optimizer = fedavg_round(fleet, w, own["local_optimizer"], round)
+        after = State(models, optimizer, Own(local_optimizer=local_optimizer), Common(model=common))
+        return after, Info(identity(fleet), messages=up_and_down(round))

@@ -5,17 +5,24 @@ common model after that many local steps of its own.
 """
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, mean, plus, repeat
-from .base import Info, State, alone
+from ..fleet import Fleet, Models, Optimizer, Round, mean, pick, plus, repeat
+from .base import Algorithm, Info, State, identity
+
+
+class Common(TypedDict):
+    """What FedAvg, and whoever contains it, remembers."""
+
+    model: Models  #: a stack of one
 
 
 @dataclass(frozen=True)
-class FedAvg:
+class FedAvg(Algorithm):
     """Every client keeps its own optimizer state (momentum) from round to round, as sites that are always there can."""
 
     proximal: float = 0.0
@@ -25,33 +32,56 @@ class FedAvg:
         if self.proximal < 0 or self.finetune < 0:
             raise InputError(f"proximal {self.proximal}, finetune {self.finetune}: must not be negative")
 
+    @property
+    def name(self) -> str:
+        return "fedavg-finetune" if self.finetune else "fedavg"
+
+    @property
+    def label(self) -> str:
+        return "FedAvg, fine-tuned" if self.finetune else "FedAvg"
+
     def init(self, models: Models, optimizer: Optimizer) -> State:
-        return State(models, optimizer, {"common": models} if self.finetune else {})
+        return State(models, optimizer, common=Common(model=pick(models, torch.tensor([0]))))
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        start = state.memory.get("common", state.models)
-        common, optimizer = fedavg_round(fleet, start, state.optimizer, steps, self.proximal)
-        info = Info(share(fleet, steps.start).expand(len(fleet.sizes), -1))
-        if not self.finetune:
-            return state._replace(models=common, optimizer=optimizer), info
-        own_steps = range(max(0, steps.stop - self.finetune), steps.stop)  # on batches that are drawn already
-        models, _ = fleet.descend(common, alone(fleet), optimizer, own_steps)
-        return State(models, optimizer, {"common": common}), info
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        before: Common = state.common
+        common, optimizer = fedavg_round(fleet, before["model"], state.optimizer, round, self.proximal)
+        models = repeat(common, len(fleet.roster))
+        if self.finetune:
+            steps = range(max(0, round.steps.stop - self.finetune), round.steps.stop)  # on batches drawn already
+            models, _ = fleet.descend(models, identity(fleet), optimizer, round._replace(steps=steps))
+        weights = share(fleet, round).expand(len(fleet.roster), -1)
+        after = State(models, optimizer, common=Common(model=common))
+        return after, Info(weights, messages=up_and_down(round))
 
 
-def share(fleet: Fleet, step: int) -> Tensor:
-    """[N], each client's share of the data of those who are there; of all, should nobody be there."""
-    sizes = torch.where(fleet.present(step), fleet.sizes, 0)
-    return sizes / sizes.sum() if sizes.any() else fleet.sizes / fleet.sizes.sum()
+def share(fleet: Fleet, round: Round) -> Tensor:
+    """[N], each client's share of the data of those who are there."""
+    sizes = torch.where(round.present, fleet.roster.sizes, 0)
+    return sizes / sizes.sum().clamp(min=1)
+
+
+def up_and_down(round: Round) -> int:
+    """Messages of clients that send their model to a server and get one back."""
+    return 2 * int(round.present.sum())
 
 
 def fedavg_round(
-    fleet: Fleet, common: Models, optimizer: Optimizer, steps: range, proximal: float = 0.0
+    fleet: Fleet, common: Models, optimizer: Optimizer, round: Round, proximal: float = 0.0
 ) -> tuple[Models, Optimizer]:
-    """Local steps of every client from the common model, and their mean, N times."""
+    """Local steps of every client from the common model, a stack of one, and their mean."""
 
     def direction(models: Models, gradients: Models) -> Models:  # g_i(θ_i) + μ (θ_i − w)
         return plus(gradients, {name: proximal * (models[name] - common[name]) for name in fleet.trained})
 
-    local, optimizer = fleet.descend(common, alone(fleet), optimizer, steps, direction if proximal else None)
-    return repeat(mean(local, share(fleet, steps.start)), len(fleet.sizes)), optimizer
+    start = repeat(common, len(fleet.roster))
+    local, optimizer = fleet.descend(start, identity(fleet), optimizer, round, direction if proximal else None)
+    return mean(local, share(fleet, round)), optimizer
+
+
+def fedavg(proximal: float = 0.0) -> FedAvg:
+    return FedAvg(proximal)
+
+
+def fedavg_finetune(proximal: float = 0.0, finetune: int = 5) -> FedAvg:
+    return FedAvg(proximal, finetune)

@@ -7,67 +7,77 @@ round; a mistaken one costs little, since it is between models that can hardly b
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
-from scipy.stats import t as student  # type: ignore[import-untyped]
 from torch import Tensor
 
-from ..fleet import Fleet, Models, Optimizer
-from ..fleet.optimizer import where_rows
-from .base import Algorithm, Info, State, Verdict
+from ..fleet import Fleet, Models, Optimizer, Round, where_rows
+from .base import Algorithm, Info, State, Verdict, advance
 from .local import Local
 
+#: The confidence with which collaboration must be seen to hurt.
 SURE = 0.95
-KEPT = 20  # differences that are looked at, the latest
-LEAST = 5  # of them, before anything is said
+#: The latest differences of a client that are looked at.
+KEPT = 20
+#: Differences that are needed before anything is said.
+LEAST = 5
+
+
+class Own(TypedDict):
+    together: Models  #: those of the algorithm
+    inner: Any  #: what the algorithm remembers of each client
+    alone: Models
+    alone_optimizer: Optimizer
+    differences: Tensor  #: [N, KEPT], NaN where there are fewer
 
 
 @dataclass(frozen=True)
-class Guarded:
+class Guarded(Algorithm):
     """Costs one more gradient per client and update, and two evaluations of new data per round; no more samples."""
 
     algorithm: Algorithm
 
+    @property
+    def name(self) -> str:
+        return self.algorithm.name
+
+    @property
+    def label(self) -> str:
+        return self.algorithm.label
+
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
-        state = self.algorithm.init(models, optimizer)
-        return State(
-            state.models,
-            state.optimizer,
-            {
-                "together": state.models,
-                "memory": state.memory,
-                "alone": models,
-                "alone_optimizer": optimizer,
-                "differences": torch.full((n, KEPT), torch.nan, dtype=torch.float64),
-            },
-        )
+        inner = self.algorithm.init(models, optimizer)
+        differences = torch.full((n, KEPT), torch.nan, dtype=torch.float64)
+        return _joined(inner, inner, State(models, optimizer), differences)
 
-    def step(self, state: State, fleet: Fleet, steps: range) -> tuple[State, Info]:
-        memory: dict[str, Any] = state.memory
-        together, info = self.algorithm.step(State(memory["together"], state.optimizer, memory["memory"]), fleet, steps)
-        alone, _ = Local().step(State(memory["alone"], memory["alone_optimizer"], {}), fleet, steps)
-        coming = range(steps.stop, steps.stop + len(steps))
-        here = fleet.present(steps.start)
-        (losses, held), (losses_alone, _) = (fleet.validate(s.models, coming, here) for s in (together, alone))
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        own: Own = state.own
+        before = State(own["together"], state.optimizer, own["inner"], state.common)
+        together, info = advance(self.algorithm, before, fleet, round)
+        alone, _ = advance(Local(), State(own["alone"], own["alone_optimizer"]), fleet, round)
+        (losses, held), (losses_alone, _) = (fleet.new_losses(s.models, round) for s in (together, alone))
         fresh = relative_difference(losses, losses_alone)
-        differences = latest(memory["differences"], fresh, held, here)
+        differences = latest(own["differences"], fresh, held, round.present)
         verdict = judge(differences)
         given = {
             name: where_rows(verdict.alone, alone.models[name], shared) for name, shared in together.models.items()
         }
-        return State(
-            given,
-            together.optimizer,
-            {
-                "together": together.models,
-                "memory": together.memory,
-                "alone": alone.models,
-                "alone_optimizer": alone.optimizer,
-                "differences": differences,
-            },
-        ), info._replace(verdict=verdict)
+        return _joined(together._replace(models=given), together, alone, differences), info._replace(verdict=verdict)
+
+
+def _joined(given: State, together: State, alone: State, differences: Tensor) -> State:
+    """The state of a guarded run: the models given, and beside them those of both."""
+    return given._replace(
+        own=Own(
+            together=together.models,
+            inner=together.own,
+            alone=alone.models,
+            alone_optimizer=alone.optimizer,
+            differences=differences,
+        )
+    )
 
 
 def relative_difference(together: Tensor, alone: Tensor) -> Tensor:
@@ -94,6 +104,8 @@ def latest(differences: Tensor, fresh: Tensor, held: Tensor, present: Tensor) ->
 
 def judge(differences: Tensor) -> Verdict:
     """The paired interval of Student: mean ± t s/√n."""
+    from scipy.stats import t as student  # type: ignore[import-untyped]  # takes longer to import than all of torch
+
     count = (~differences.isnan()).sum(1)
     mean = differences.nanmean(1)
     deviation = (differences - mean[:, None]).square().nansum(1) / (count - 1).clamp(min=1)

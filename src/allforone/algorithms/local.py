@@ -1,11 +1,15 @@
 """Local: every client alone, α = I."""
 
-from typing import Any
+from dataclasses import dataclass
 
-from ..fleet import Fleet
-from .base import Info, State, Weighted, alone
+from ..fleet import Fleet, Round
+from .base import Info, Memory, State, Weighted, identity
 
 
+@dataclass(frozen=True)
 class Local(Weighted):
-    def collaborate(self, state: State, fleet: Fleet, step: int) -> tuple[Info, dict[str, Any]]:
-        return Info(alone(fleet)), {}
+    name = "local"
+    label = "Local"
+
+    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
+        return Info(identity(fleet)), {}

@@ -1,16 +1,20 @@
 """The idea of the paper: who listens to whom, and how much."""
 
-from .criterion import Criterion, binary, continuous
-from .online import Online
-from .similarity import Estimate, Estimator, Paper, similarity
+from .criterion import Binary, Continuous, Criterion, CustomCriterion, binary, continuous
+from .similarity import Estimate, Estimator, FreshSamples, Memory, similarity
+from .update_batches import UpdateBatches
 from .weights import definition, effective_variance, normalised, step_scale, trusted, uniform_within
 
 __all__ = [
+    "Binary",
+    "Continuous",
     "Criterion",
+    "CustomCriterion",
     "Estimate",
     "Estimator",
-    "Online",
-    "Paper",
+    "FreshSamples",
+    "Memory",
+    "UpdateBatches",
     "binary",
     "continuous",
     "definition",

@@ -1,5 +1,6 @@
 """The criterion φ: how much a client of similarity r may count. ψ(r) = r φ(r)."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,16 +10,18 @@ from torch import Tensor
 from ..errors import InputError, blaming
 
 
-@dataclass(frozen=True)
-class Criterion:
-    """φ: [0, 1] → [0, 1], non-decreasing, φ(0) = 0, φ(x) ≤ x, φ(1) > 0. Any function that keeps these rules will do."""
+class Criterion(ABC):
+    """φ: [0, 1] → [0, 1], non-decreasing, φ(0) = 0, φ(x) ≤ x, φ(1) > 0; checked when one is made."""
 
-    phi: Callable[[Tensor], Tensor]
+    @abstractmethod
+    def phi(self, x: Tensor) -> Tensor:
+        """Of every number by itself."""
+
+    def psi(self, x: Tensor) -> Tensor:
+        return x * self.phi(x)
 
     def __post_init__(self) -> None:
         x = torch.linspace(0, 1, 1001, dtype=torch.float64)
-        if not callable(self.phi):
-            raise InputError(f"the criterion φ is {self.phi!r}: give a function of a tensor, such as lambda x: x**2")
         with blaming("the criterion φ fails", "It must map a tensor of numbers in [0, 1], each by itself"):
             y = self.phi(x)
         if not isinstance(y, Tensor) or y.shape != x.shape:
@@ -35,17 +38,52 @@ class Criterion:
         refuse(torch.diff(y, prepend=y[:1]) < 0, "not decrease")
         refuse((y <= 0) & (x == 1), "be above 0 at 1, or a client could not even listen to itself")
 
-    def psi(self, x: Tensor) -> Tensor:
-        return x * self.phi(x)
+
+@dataclass(frozen=True)
+class Binary(Criterion):
+    """φ(x) = λ·1{x ≥ λ}: everyone similar enough counts the same.
+
+    Example:
+        >>> Binary(0.2) == Binary(0.2), Binary(0.2)
+        (True, Binary(threshold=0.2))
+    """
+
+    threshold: float = 0.1  #: λ
+
+    def __post_init__(self) -> None:
+        if not 0 < self.threshold <= 1:
+            raise InputError(f"threshold λ is {self.threshold}: must be in (0, 1]")
+
+    def phi(self, x: Tensor) -> Tensor:
+        return self.threshold * (x >= self.threshold).to(x.dtype)
 
 
-def binary(threshold: float = 0.1) -> Criterion:
-    """φ(x) = λ·1{x ≥ λ}: everyone similar enough counts the same."""
-    if not 0 < threshold <= 1:
-        raise InputError(f"threshold λ is {threshold}: must be in (0, 1]")
-    return Criterion(lambda x: threshold * (x >= threshold).to(x.dtype))
-
-
-def continuous() -> Criterion:
+@dataclass(frozen=True)
+class Continuous(Criterion):
     """φ(x) = x: the weights that minimise the bound of the descent lemma."""
-    return Criterion(lambda x: x)
+
+    def phi(self, x: Tensor) -> Tensor:
+        return x
+
+
+@dataclass(frozen=True)
+class CustomCriterion(Criterion):
+    """Any function that keeps the rules.
+
+    Example:
+        >>> CustomCriterion(lambda x: x**2).psi(torch.tensor(0.5))
+        tensor(0.1250)
+    """
+
+    function: Callable[[Tensor], Tensor]
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InputError(f"the criterion φ is {self.function!r}: give a function of a tensor, as lambda x: x**2")
+        super().__post_init__()
+
+    def phi(self, x: Tensor) -> Tensor:
+        return self.function(x)
+
+
+binary, continuous = Binary, Continuous

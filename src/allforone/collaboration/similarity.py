@@ -1,15 +1,17 @@
 """How similar two clients are now, r_ik, and how noisy their gradients, σ_k², estimated from gradients."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models
+from ..fleet import Fleet, Models, Round
 
-Memory = dict[str, Tensor]  #: what an estimator keeps from round to round; empty at first
+#: What an estimator keeps from round to round: name → [N, …], row i about client i; empty at first.
+Memory = dict[str, Tensor]
 
 
 class Estimate(NamedTuple):
@@ -18,10 +20,17 @@ class Estimate(NamedTuple):
     trust: Tensor | None = None  #: [N, N], f_ik: the share of g_k(θ_i) − g_i(θ_i) that client i lets through
 
 
-class Estimator(Protocol):
-    def __call__(self, fleet: Fleet, models: Models, memory: Memory, step: int) -> tuple[Estimate, Memory]:
-        """What is known at the models of now, and what to remember."""
-        ...
+class Estimator(ABC):
+    """What is known of similarity and noise at the models of now."""
+
+    @abstractmethod
+    def __call__(self, fleet: Fleet, models: Models, memory: Memory, round: Round) -> tuple[Estimate, Memory]:
+        """The estimate, and what to remember."""
+
+    def messages(self, round: Round, partners: int) -> int | None:
+        """Models and gradients that it sends in a round, beyond those of the updates, whose `partners` ordered pairs of
+        clients have each other's models already; None where that is not known."""
+        return None
 
 
 def similarity(distance: Tensor, norm: Tensor) -> Tensor:
@@ -36,8 +45,8 @@ def similarity(distance: Tensor, norm: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Paper:
-    """r̂_ik = (1 − Z_ik / Z_i)₊ from `samples` fresh samples per client, apart from those of the update.
+class FreshSamples(Estimator):
+    """r̂_ik = (1 − Z_ik / Z_i)₊ from `samples` fresh samples per client, apart from those of the update: the paper's.
 
     Noise is in both Z: near the optimum r̂ is mostly noise. And the samples are not free; the fleet counts them.
     """
@@ -48,7 +57,18 @@ class Paper:
         if self.samples < 1:
             raise InputError(f"samples is {self.samples}: the estimator needs at least 1 per client")
 
-    def __call__(self, fleet: Fleet, models: Models, memory: Memory, step: int) -> tuple[Estimate, Memory]:
-        statistics = fleet.compare(models, step, self.samples, fleet.present(step))
+    def __call__(self, fleet: Fleet, models: Models, memory: Memory, round: Round) -> tuple[Estimate, Memory]:
+        statistics = fleet.compare(models, round, self.samples)
         r = similarity(statistics.distance.nan_to_num(torch.inf), statistics.norm.diagonal().nan_to_num(0))
-        return Estimate(r, (1 / fleet.sizes).expand_as(r)), memory
+        return Estimate(r, (1 / fleet.roster.sizes).expand_as(r)), memory
+
+    def messages(self, round: Round, partners: int) -> int:
+        """A gradient of every pair, and the models that updates do not send."""
+        every = ordered_pairs(round)
+        return every + max(0, every - partners)
+
+
+def ordered_pairs(round: Round) -> int:
+    """How many pairs (i, k) of different clients are there."""
+    present = int(round.present.sum())
+    return present * (present - 1)

@@ -1,11 +1,23 @@
 """Who answers with gradients, wherever they are."""
 
-from ..problems import Problem
-from .attacks import ATTACKS, Attack, Attacked
-from .base import Direction, Evaluation, Fleet, Models, PairStatistics, mean, plus, repeat, restricted, row, stack
-from .in_process import InProcess
+from .attacked import Attacked
+from .attacks import ATTACKS, Attack
+from .base import (
+    Direction,
+    Evaluation,
+    Fleet,
+    Ledger,
+    Member,
+    NewLosses,
+    PairStatistics,
+    Roster,
+    Round,
+    among_present,
+)
+from .in_process import InProcess, Participation
 from .loop import Loop
-from .optimizer import Optimizer
+from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
+from .optimizer import Make, Optimizer, Schedule
 from .stacked import Compiled, Stacked
 
 FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "compiled": Compiled, "loop": Loop}
@@ -20,16 +32,26 @@ __all__ = [
     "Evaluation",
     "Fleet",
     "InProcess",
+    "Ledger",
     "Loop",
+    "Make",
+    "Member",
     "Models",
+    "NewLosses",
     "Optimizer",
     "PairStatistics",
-    "Problem",
+    "Participation",
+    "Roster",
+    "Round",
+    "Schedule",
     "Stacked",
+    "among_present",
+    "by_row",
     "mean",
+    "pick",
     "plus",
     "repeat",
-    "restricted",
     "row",
     "stack",
+    "where_rows",
 ]

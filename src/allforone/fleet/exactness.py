@@ -12,8 +12,8 @@ from torch.func import functional_call, grad, vmap
 
 from ..problems import Client, Loss
 from ..problems.data import Batch, draw
-from .base import Models
 from .layout import arrange
+from .models import Models
 from .vectorised import Vectorised
 
 

@@ -3,35 +3,41 @@
 import torch
 from torch import Tensor
 
-from .base import Models, PairStatistics, flat, pair_statistics, row, statistics
+from ..problems.data import Batch
+from .base import PairStatistics
 from .in_process import InProcess
+from .models import Models, flat, row
+from .pairs import pair_statistics, statistics
+from .passes import owner_of
 
 
 class Loop(InProcess):
-    def mixed_gradients(self, models: Models, mix: Tensor, step: int) -> Models:
-        batches = self.batches((mix != 0).any(0), step, "update", self.batch_size)
+    def mixed_gradients(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
+        batches = self.batches.of((mix != 0).any(0), step)
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
         for m in range(len(mix)):
             for k in mix[m].nonzero().flatten().tolist():
-                gradient, buffers = self.gradient(row(models, m), m, k, batches[k], step)
+                gradient, buffers = self.passes.gradient(row(models, m), owner_of(owners, m, k), k, batches[k], step)
                 for name in self.trained:
                     result[name][m] += float(mix[m, k]) * gradient[name]
-                if k == m and len(mix) == len(self.clients):
+                if owners is not None and k == owners[m]:
                     for name, value in buffers.items():
                         result[name][m] = value
         return result
 
-    def compare(
-        self, models: Models, step: int, samples: int | None = None, among: Tensor | None = None
-    ) -> PairStatistics:
-        asked = self.present(step) if among is None else among
-        batches = self.compared(asked, step, samples)
-
+    def compared(self, models: Models, batches: dict[int, list[Batch]], step: int, halves: bool) -> PairStatistics:
         def gradients(i: int, k: int) -> list[Tensor]:
             return [
-                flat(self.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
+                flat(self.passes.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
                 for part, batch in enumerate(batches[k])
             ]
 
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in batches)) for i in batches]
-        return pair_statistics(rows, list(batches), len(self.clients), samples is None)
+        return pair_statistics(rows, list(batches), len(self.roster), halves)
+
+    def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
+        count = len(models[self.trained[0]])
+        gradients = [
+            self.passes.gradient(row(models, m), client, client, batch, step, purpose)[0] for m in range(count)
+        ]
+        return torch.stack([flat(gradient.values()) for gradient in gradients])

@@ -8,7 +8,9 @@ import ctypes
 import sys
 from functools import cache
 
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of malloc.h
+#: The numbers by which malloc.h calls its settings.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+#: Bytes of a block, and of free memory, up to which the process keeps it.
 KEPT = 2**30
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..errors import InputError, blaming
+from .models import Models, where_rows
 
 Make = Callable[[list[Tensor]], torch.optim.Optimizer]  #: e.g. functools.partial(torch.optim.SGD, lr=0.1)
 Schedule = Callable[[torch.optim.Optimizer], LRScheduler]  #: e.g. functools.partial(StepLR, step_size=80)
@@ -42,7 +43,7 @@ class Optimizer:
             return self.start({"probe": torch.zeros(1, 1)}, ["probe"]).lr
         return float(self.state["optimizer"]["param_groups"][0]["lr"])
 
-    def only(self, rows: Tensor, before: "Optimizer") -> "Optimizer":
+    def only_rows(self, rows: Tensor, before: "Optimizer") -> "Optimizer":
         """This state for `rows`, and that of `before` for the others; counters of steps are common to all."""
         if self.state is None:
             return self
@@ -55,7 +56,7 @@ class Optimizer:
                     entries[name] = where_rows(rows, value, torch.zeros_like(value) if old is None else old)
         return replace(self, state=state)
 
-    def start(self, models: dict[str, Tensor], names: Sequence[str]) -> "Running":
+    def start(self, models: Models, names: Sequence[str]) -> "Running":
         """Begin a round on a copy of `models`, training the tensors in `names`."""
         return Running(self, models, names)
 
@@ -63,7 +64,7 @@ class Optimizer:
 class Running:
     """One round of an optimizer, in place on its own copy of the models."""
 
-    def __init__(self, origin: Optimizer, models: dict[str, Tensor], names: Sequence[str]) -> None:
+    def __init__(self, origin: Optimizer, models: Models, names: Sequence[str]) -> None:
         self.origin, self.names = origin, names
         self.models = {name: tensor.clone() for name, tensor in models.items()}
         self.torch = origin.make([self.models[name] for name in names])
@@ -78,7 +79,7 @@ class Running:
     def lr(self) -> float:
         return float(self.torch.param_groups[0]["lr"])
 
-    def apply(self, gradients: dict[str, Tensor]) -> None:
+    def apply(self, gradients: Models) -> None:
         """One update; tensors that are not trained (buffers) take the value given."""
         for name, tensor in self.models.items():
             if name in self.names:
@@ -87,7 +88,7 @@ class Running:
                 tensor.copy_(gradients[name])
         self.torch.step()
 
-    def finish(self) -> tuple[dict[str, Tensor], Optimizer]:
+    def finish(self) -> tuple[Models, Optimizer]:
         """End the round: the models, and the optimizer for the next one."""
         if self.scheduler:
             self.scheduler.step()
@@ -98,10 +99,6 @@ class Running:
             "scheduler": self.scheduler.state_dict() if self.scheduler else None,
         }
         return self.models, replace(self.origin, state=state)
-
-
-def where_rows(rows: Tensor, these: Tensor, others: Tensor) -> Tensor:
-    return torch.where(rows.reshape(-1, *[1] * (these.dim() - 1)), these, others)
 
 
 def check_elementwise(make: Make) -> None:

@@ -14,8 +14,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import blaming
 
-AGAIN = 200  # calls between two looks at whether a recording still holds
-EARNED = 30  # calls after which a recording, which costs as much as some fifty calls, is worth it
+#: Calls between two looks at whether a recording still holds.
+AGAIN = 200
+#: Calls after which a recording, which costs as much as some fifty calls, is worth it.
+EARNED = 30
 
 Function = Callable[..., tuple[Tensor, ...]]
 _SHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)

@@ -6,10 +6,12 @@ from torch.func import functional_call, grad, vmap
 
 from ..errors import Diverged, blaming
 from ..problems import Loss
-from .base import Models
+from .models import Models
+from .passes import owner_of
 from .recorded import Recorded
 
-COMPARED_NUMBERS = 2**24  # entries of gradients held at once while comparing
+#: Numbers in the gradients that are held at once while comparing.
+COMPARED_NUMBERS = 2**24
 
 
 class Plan:
@@ -108,10 +110,11 @@ class Vectorised:
         )
 
 
-def check_losses(losses: list[Tensor], plan: Plan, steps: range) -> None:
+def check_losses(losses: list[Tensor], plan: Plan, steps: range, owners: Tensor | None) -> None:
     """Name the first step, model and client whose loss is not finite."""
     if torch.stack(losses).isfinite().all():
         return
     for step, loss in zip(steps, losses, strict=False):
         for m, j in (~loss.isfinite() & (plan.weights != 0)).nonzero().tolist():
-            raise Diverged(m, int(plan.clients[m, j]), step)
+            client = int(plan.clients[m, j])
+            raise Diverged(owner_of(owners, m, client), client, step)

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from .base import Client, Loss, Problem, Settings, accuracy, hold_out
+from .base import Client, Loss, Problem, Settings, Task, hold_out
 from .check import check
 from .cifar10 import cifar10
 from .digits import digits
 from .heart_disease import heart_disease
 from .ixi import ixi
+from .metrics import Metric, accuracy
 from .mnist import mnist
 from .synthetic import synthetic
 
@@ -25,8 +26,10 @@ __all__ = [
     "PROBLEMS",
     "Client",
     "Loss",
+    "Metric",
     "Problem",
     "Settings",
+    "Task",
     "accuracy",
     "check",
     "cifar10",

@@ -2,19 +2,21 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, blaming
-from .data import Augment, Finite, Population, Stream, Transform, generator
+from .data import Augment, Finite, Population, Stream, Transform, fingerprint, generator
+from .metrics import Metric, named
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
 
-LEAST_HELD = 5  # samples below which nothing can be told from them
+#: Samples below which nothing can be told from held-out data.
+LEAST_HELD = 5
 
 
 class Client:
@@ -65,6 +67,11 @@ class Client:
         client.held, client.train = self.train.part(order[:count], augmented=False), self.train.part(order[count:])
         return client
 
+    @property
+    def fingerprint(self) -> str:
+        """A short text that changes when its data do."""
+        return fingerprint(self.train, self.test)
+
     def batch(self, size: int) -> int:
         """How large its batches are when `size` is asked for."""
         return min(size, len(self.train)) if isinstance(self.train, Finite) else size
@@ -72,7 +79,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a problem is trained unless the user says otherwise."""
+    """How a task is trained by default."""
 
     rounds: int = 100
     inner: int = 1  #: updates per round, with the same weights
@@ -92,16 +99,37 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Problem:
-    clients: Sequence[Client]
-    model: nn.Module | Callable[[], nn.Module]  #: a module, or a function that makes one (then drawn by the run's seed)
+class Task:
+    """What is learned, apart from anybody's data.
+
+    Args:
+        model: an nn.Module, or a function that makes one, which is then drawn by the run's seed.
+        loss: (output, target) → scalar, a mean over the batch.
+        metrics: name → what else models are judged by: `afo.accuracy`, an `afo.Metric`, or a plain function of all
+            outputs and targets of a client, of which higher is better.
+        settings: how it is trained by default.
+        smoothness: β, where it is known.
+        name: what tables and pages call it.
+
+    Example:
+        >>> from torch import nn
+        >>> Task(nn.Linear(3, 2), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy}).name
+        'task'
+    """
+
+    model: nn.Module | Callable[[], nn.Module]
     loss: Loss
-    accuracy: Loss | None = None  #: (output, target) → scalar in [0, 1], where there is one
+    _: KW_ONLY
+    metrics: Mapping[str, Metric] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
-    smoothness: float | None = None  #: β, where it is known
-    name: str = "problem"
+    smoothness: float | None = None
+    name: str = "task"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metrics", named(self.metrics))
 
     def initial_model(self, seed: int) -> nn.Module:
+        """The model to start from: the module given, or the one that the function makes under this seed."""
         if isinstance(self.model, nn.Module):
             return self.model
         if not callable(self.model):
@@ -112,6 +140,27 @@ class Problem:
         if not isinstance(module, nn.Module):
             raise InputError(f"the model function returned {type(module).__name__}: it must return an nn.Module")
         return module
+
+
+@dataclass(frozen=True)
+class Problem(Task):
+    """A task together with the data of all its clients, as one owner of them has it.
+
+    Example:
+        >>> import torch
+        >>> from torch import nn
+        >>> data = torch.zeros(8, 3), torch.zeros(8, 1)
+        >>> problem = Problem(nn.Linear(3, 1), nn.MSELoss(), clients=[Client(data, data), Client(data, data)])
+        >>> len(problem.clients), problem.clusters
+        (2, None)
+    """
+
+    clients: Sequence[Client] = field(kw_only=True)
+
+    @property
+    def task(self) -> Task:
+        """The problem without anybody's data."""
+        return Task(**{field.name: getattr(self, field.name) for field in fields(Task)})
 
     @property
     def clusters(self) -> list[int] | None:
@@ -129,8 +178,3 @@ def hold_out(problem: Problem, share: float, seed: int) -> Problem:
         except InputError as error:
             raise InputError(f"client {number}{f' ({client.name})' if client.name else ''}: {error}") from error
     return replace(problem, clients=clients)
-
-
-def accuracy(output: Tensor, target: Tensor) -> Tensor:
-    """The share of samples whose largest output is the target class."""
-    return (output.argmax(1) == target).double().mean()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError, blaming
-from .base import Problem
+from .base import Problem, Task
 from .data import Batch, Finite, Population, draw
 
 
@@ -53,7 +53,7 @@ def _check_same_kind(batch: Batch, first: Batch) -> None:
             )
 
 
-def _check_loss(problem: Problem, model: nn.Module, batch: Batch) -> None:
+def _check_loss(task: Task, model: nn.Module, batch: Batch) -> None:
     inputs, targets = batch
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -69,12 +69,12 @@ def _check_loss(problem: Problem, model: nn.Module, batch: Batch) -> None:
                 f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}", remedy
             ):
                 output = model(inputs.clone())
-                loss = problem.loss(output, targets)
+                loss = task.loss(output, targets)
             if not isinstance(loss, Tensor) or loss.dim() != 0:
                 raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
-            if problem.accuracy:
-                with blaming("the metric fails on the model's output", "Give one that fits, or None"):
-                    float(problem.accuracy(output, targets))
+            for name, metric in task.metrics.items():
+                with blaming(f"the metric {name} fails on the model's output", "Give one that fits, or leave it out"):
+                    metric(output, targets)
     finally:
         for module, mode in modes:
             module.training = mode

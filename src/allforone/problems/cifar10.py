@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import sources
-from .base import Problem, Settings, accuracy
+from .arrays_only import load_arrays
+from .base import Problem, Settings
 from .images import crop_and_flip, deal, normalise
-from .restricted import load_arrays
+from .metrics import accuracy
 
 BATCHES = [*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]
 PIXELS = 3 * 32 * 32
@@ -48,7 +49,7 @@ def cifar10(
         ),
         model=lenet,
         loss=F.cross_entropy,
-        accuracy=accuracy,
+        metrics={"accuracy": accuracy},
         settings=Settings(
             rounds=100,
             inner=50,

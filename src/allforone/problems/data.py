@@ -22,6 +22,9 @@ Batch = tuple[Tensor, Tensor]
 Transform = Callable[[Tensor], Tensor]  #: of the inputs of a batch, always: bytes to normalised numbers
 Augment = Callable[[Tensor, torch.Generator], Tensor]  #: of the raw inputs of a batch that is trained on
 
+#: Samples by which a data set that is not in memory is known again.
+PROBED = 8
+
 
 @runtime_checkable
 class Stream(Protocol):
@@ -93,6 +96,26 @@ def generator(*name: int | str) -> torch.Generator:
     """A random generator that depends on its name alone."""
     digest = hashlib.blake2b(repr(name).encode(), digest_size=8).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+
+
+def fingerprint(*data: object) -> str:
+    """A short text that changes when the data do: of tensors every byte counts, of what is read item by item or drawn
+    from a stream the first few samples."""
+    digest = hashlib.blake2b(digest_size=8)
+    for part in data:
+        if isinstance(part, Finite) and part.tensors is not None:
+            tensors = part.tensors
+        elif isinstance(part, Finite):
+            digest.update(str(len(part)).encode())
+            tensors = part.take(torch.arange(min(len(part), PROBED)), generator("fingerprint"))
+        elif isinstance(part, Stream):
+            tensors = part.draw(PROBED, generator("fingerprint"))
+        else:
+            continue
+        for tensor in tensors:
+            digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
+            digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 @contextmanager

@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from .base import Problem, Settings, accuracy
+from .base import Problem, Settings
 from .images import deal
+from .metrics import accuracy
 
 
 def digits(
@@ -40,7 +41,7 @@ def digits(
         ),
         model=partial(network, hidden),
         loss=F.cross_entropy,
-        accuracy=accuracy,
+        metrics={"accuracy": accuracy},
         settings=Settings(rounds=30, inner=10, batch_size=16, estimation=64, optimizer={"name": "SGD", "lr": 0.2}),
         name="digits",
     )

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from . import sources
 from .base import Client, Problem, Settings
+from .metrics import Metric
 
 CENTRES = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}
 COLUMNS = (
@@ -46,7 +47,7 @@ def heart_disease(seed: int = 127) -> Problem:
         clients=[Client(data.train, data.test, name=name) for name, data in centres.items()],
         model=lambda: nn.Linear(13, 1),
         loss=F.binary_cross_entropy_with_logits,
-        accuracy=lambda output, target: ((output > 0) == (target > 0.5)).double().mean(),
+        metrics={"accuracy": Metric(_share_right, percent=True)},
         settings=Settings(
             rounds=25,
             inner=int(np.mean(sizes)),
@@ -57,6 +58,10 @@ def heart_disease(seed: int = 127) -> Problem:
         ),
         name="heart-disease",
     )
+
+
+def _share_right(output: Tensor, target: Tensor) -> Tensor:
+    return ((output > 0) == (target > 0.5)).double().mean()
 
 
 def centre(name: str, scaled: bool = True) -> Centre:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from . import sources
 from .base import Client, Problem, Settings
+from .metrics import Metric
 
 CENTRES = ("Guys", "HH", "IOP")
 SHAPE = (48, 60, 48)
@@ -33,7 +34,7 @@ def ixi(seed: int = 127, volumes_per_client: int | None = None) -> Problem:
         clients=[Client(train, test, name=name) for name, (train, test) in found.items()],
         model=UNet,
         loss=dice_loss,
-        accuracy=lambda output, target: 1 - dice_loss(output, target),
+        metrics={"dice": Metric(lambda output, target: 1 - dice_loss(output, target), percent=True)},
         settings=Settings(
             rounds=10,
             inner=max(1, round(float(np.mean(batches)))),

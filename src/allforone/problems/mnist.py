@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import sources
-from .base import Problem, Settings, accuracy
+from .base import Problem, Settings
 from .images import deal, normalise
+from .metrics import accuracy
 
 MAGIC = {"images": 2051, "labels": 2049}
 
@@ -46,7 +47,7 @@ def mnist(
         ),
         model=network,
         loss=F.cross_entropy,
-        accuracy=accuracy,
+        metrics={"accuracy": accuracy},
         settings=Settings(
             rounds=100,
             inner=50,

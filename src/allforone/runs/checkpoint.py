@@ -6,37 +6,31 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
 from ..algorithms import State
 from ..errors import InputError
-from ..fleet import Optimizer
+from ..fleet import Ledger, Optimizer
 
 
 class Checkpoint(NamedTuple):
     state: State
     round: int  #: rounds done
-    samples: Tensor  #: [N], samples each client has drawn
-    dropped: Tensor  #: [N], gradients of each client that were refused
+    ledger: Ledger
+    messages: int | None  #: sent so far; None once that is not known
     seconds: float  #: of training so far
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    state = checkpoint.state
     tensors: dict[str, Tensor] = {}
-    content = {
-        "models": state.models,
-        "memory": state.memory,
-        "optimizer": state.optimizer,
-        "round": checkpoint.round,
-        "samples": checkpoint.samples,
-        "dropped": checkpoint.dropped,
-        "seconds": checkpoint.seconds,
+    plain = {
+        **checkpoint._asdict(),
+        "state": checkpoint.state._asdict(),
+        "ledger": checkpoint.ledger._asdict(),
     }
-    header = json.dumps(_encode(content, "", tensors))
+    header = json.dumps(_encode(plain, "", tensors))
     write_tensors(path, tensors, {"allforone": header})
 
 
@@ -45,11 +39,10 @@ def load(path: Path, optimizer: Optimizer) -> Checkpoint:
     tensors, metadata = read_tensors(path)
     try:
         content = _decode(json.loads(metadata["allforone"]), tensors, optimizer)
-    except (KeyError, json.JSONDecodeError) as error:
+        state, ledger = State(**content.pop("state")), Ledger(**content.pop("ledger"))
+        return Checkpoint(state=state, ledger=ledger, **content)
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
         raise InputError(f"{path}: not a checkpoint of a run") from error
-    state = State(content["models"], content["optimizer"], content["memory"])
-    dropped = content.get("dropped", torch.zeros_like(content["samples"]))
-    return Checkpoint(state, content["round"], content["samples"], dropped, content["seconds"])
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -84,14 +77,13 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, dict):
         kind = "counter" if isinstance(value, Counter) else "dict"
         return {kind: [[key, _encode(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
-    if isinstance(value, list | tuple):
-        kind = "list" if isinstance(value, list) else "tuple"
-        return {kind: [_encode(item, f"{name}/{number}", tensors) for number, item in enumerate(value)]}
+    if type(value) in (list, tuple):  # a named tuple would come back without its names
+        return {type(value).__name__: [_encode(item, f"{name}/{number}", tensors) for number, item in enumerate(value)]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InputError(
-        f"cannot save {name.strip('/')} ({type(value).__name__}): "
-        "use an optimizer and scheduler whose state is made of tensors, numbers and texts"
+        f"cannot save {name.strip('/')} ({type(value).__name__}): what an algorithm, optimizer or scheduler keeps must "
+        "be made of tensors, numbers, texts, and dictionaries and lists of them"
     )
 
 

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import queue
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -13,12 +14,14 @@ from typing import Any, NamedTuple
 import torch
 
 from ..errors import Diverged, InputError
-from .config import PAPER_SEEDS, RunConfig, load_problem, pairs, parse, resolve
-from .folder import Folder, refuse_used
-from .history import Round
-from .training import assemble, resume, run_config
+from .config import PAPER_SEEDS, RunConfig, pairs, parse
+from .folder import Folder, differences, refuse_used
+from .history import Record
+from .parts import load_problem
+from .run import Given, execute, prepare
 
-WORTH_PROCESSES = 20.0  # seconds of work left above which starting Python anew on every core pays
+#: Seconds of work left above which starting Python anew on every core pays.
+WORTH_PROCESSES = 20.0
 
 
 class Job(NamedTuple):
@@ -41,7 +44,7 @@ class Progress(NamedTuple):
 Watch = Callable[[Progress], None]
 
 
-def seeds(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     """'127,496' are these seeds; a lone number up to 20 is how many: '3' is the paper's three."""
     try:
         found = [int(part) for part in text.split(",") if part.strip()]
@@ -75,24 +78,35 @@ def plan(
         )
     configs = []
     for spoken in algorithms:
-        name, *options = spoken.split(":")
+        parts = spoken.split(":")
+        first = next((place for place, part in enumerate(parts) if "=" in part), len(parts))
+        name, options = ":".join(parts[:first]), parts[first:]  # of the user's own file, the name holds a colon too
         choice = {**common, **pairs(options, "--algorithms"), "name": name}
-        configs.append(parse({**base, "algorithm": choice, "seed": seed_list[0], "label": spoken if options else None}))
+        label = ":".join([Path(name).name, *options])
+        configs.append(
+            parse({**base, "algorithm": choice, "seed": seed_list[0], "label": None if label == name else label})
+        )
     problem = load_problem(configs[0].problem, seed_list[0])
+    runs = [prepare(config, Given(problem=problem)) for config in configs]
     if skip_impossible and problem.clusters is None:
-        configs = [config for config in configs if config.algorithm.name != "oracle"]
-    schedule = configs[0].schedule if configs else None
-    configs = [resolve(config, problem) for config in configs]
-    for config in configs:
-        assemble(config, problem)  # a mistake shows before the first hour of computing, not after
+        runs = [run for run in runs if not run.algorithm.needs_clusters]
+    for run in runs:
+        run.check()  # a mistake shows before the first hour of computing, not after
+    schedule = configs[0].schedule
+    configs = [run.config for run in runs]
     return [  # the constants of a schedule depend on the seed, so every run finds its own
         Job(
             config.model_copy(update={"seed": seed, "schedule": schedule}),
-            out / "runs" / config.shown.replace(":", "_") / str(seed),
+            out / "runs" / folder_name(config.shown) / str(seed),
         )
         for config in configs
         for seed in seed_list
     ]
+
+
+def folder_name(shown: str) -> str:
+    """What a run's folder is called, from what tables call it."""
+    return re.sub(r"[^\w.=+-]", "_", shown)
 
 
 def compare(
@@ -134,23 +148,22 @@ def _finished(job: Job) -> bool:
     if not (job.path / "config.yaml").exists():
         return False
     folder = Folder.open(job.path)
-    wanted = job.config.model_dump(exclude_none=True)
-    if folder.config != wanted:
-        different = sorted(key for key in {*folder.config, *wanted} if folder.config.get(key) != wanted.get(key))
+    wanted = job.config.plain()
+    if "schedule" in wanted:  # the folder's has the constants of its seed too
+        wanted["schedule"] = {**folder.config.get("schedule", {}), **wanted["schedule"]}
+    if different := differences(folder.config, wanted, rounds=True):
         raise InputError(f"{job.path} holds a run with another {', '.join(different)}: choose another --out")
     return folder.finished
 
 
 def _run(job: Job, number: int, watch: Watch | None) -> str | None:
-    def on_round(round: Round) -> None:
+    def on_round(record: Record) -> None:
         if watch:
-            watch(Progress(number, round.number, float(round.evaluation.loss.mean())))
+            watch(Progress(number, record.number, float(record.evaluation.loss.nanmean())))
 
     try:
-        if (job.path / "config.yaml").exists():
-            resume(job.path, on_round)
-        else:
-            run_config(job.config, job.path, on_round)
+        begun = (job.path / "config.yaml").exists()
+        execute(prepare(job.config), job.path, resume=begun, on_round=on_round)
     except Diverged as error:
         return str(error)
     return None

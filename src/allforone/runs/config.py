@@ -1,26 +1,19 @@
-"""What a run is told: options and YAML, checked once, resolved against the problem's own settings."""
+"""What decides a run, as plain values: options and YAML, checked once."""
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
-import torch
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
-from ..algorithms import ALGORITHMS, Algorithm, default_weighting
-from ..collaboration import Paper
-from ..errors import InputError, blaming, suggest
-from ..fleet import Optimizer
-from ..problems import PROBLEMS, Problem
-from ..theory import SCHEDULES, constants_of, known_constants
-from ..theory import scheduler as theory_scheduler
+from ..errors import InputError, suggest
 
+#: The seeds of the paper.
 PAPER_SEEDS = (127, 496, 1729)
+#: The problem of a run that was started from Python, where alone it can be made again.
+PYTHON = "python"
 
 
 class Choice(BaseModel):
@@ -47,21 +40,27 @@ class RunConfig(BaseModel):
     scheduler: Choice | None = None
     schedule: Choice | None = None  #: a step size of the theory: constant, horizon or decreasing
     seed: int = PAPER_SEEDS[0]
-    fleet: Literal["stacked", "compiled", "loop"] = "stacked"
+    fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
     attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient
     guard: bool = False  #: beside the algorithm every client trains alone, and is given the better model
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
+    metrics: dict[str, dict[str, Any]] | None = None  #: filled in: how each metric is read
+    identity: dict[str, Any] | None = None  #: filled in: what code decides beside these values; compared at `resume`
 
     @property
     def shown(self) -> str:
-        return self.label or str(self.algorithm.name)
+        return self.label or Path(str(self.algorithm.name)).name
 
-    @field_validator("problem", "algorithm", "optimizer", "scheduler", "schedule", mode="before")
+    @field_validator("problem", "algorithm", "optimizer", "scheduler", "schedule", "fleet", mode="before")
     @classmethod
     def _name_alone(cls, value: Any) -> Any:
         return {"name": value} if isinstance(value, str) else value
+
+    def plain(self) -> dict[str, Any]:
+        """As config.yaml has it."""
+        return self.model_dump(exclude_none=True)
 
 
 def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
@@ -121,15 +120,10 @@ def checked_options(function: Callable[..., Any], options: dict[str, Any], where
         hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)
     except (NameError, TypeError):
         hints = {}  # a type that cannot be looked up is not checked
-    parameters = {
-        name: parameter
-        for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
-        for name, parameter in parameters.items()
-        if name != "seed"
+        for name, parameter in inspect.signature(function).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name != "seed"
     }
     model = create_model("Options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:
@@ -137,139 +131,3 @@ def checked_options(function: Callable[..., Any], options: dict[str, Any], where
         return {name: getattr(built, name) for name in options}
     except ValidationError as error:
         raise InputError(explain(error, where, list(fields) or ["(it takes no options)"])) from None
-
-
-def load_problem(choice: Choice, seed: int) -> Problem:
-    """A problem by its name, or from the user's file: `my_file.py:problem`."""
-    name = choice.name or ""
-    path, colon, attribute = name.rpartition(":")
-    if not colon:
-        if name not in PROBLEMS:
-            raise InputError(f"unknown problem '{name}'; {suggest(name, PROBLEMS)}, or your own as my_file.py:problem")
-        make = PROBLEMS[name]
-    else:
-        found = _from_file(Path(path), attribute)
-        if isinstance(found, Problem):
-            if choice.options:
-                raise InputError(f"{name} is a Problem, so it takes no options; make it a function to give it some")
-            return found
-        make = found
-    if not callable(make):
-        raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.Problem or make one")
-    given = checked_options(make, choice.options, f"problem {name}")
-    if "seed" in inspect.signature(make).parameters:
-        given["seed"] = seed
-    with blaming(f"problem {name} failed"):
-        problem = make(**given)
-    if not isinstance(problem, Problem):
-        raise InputError(f"{name} gave {type(problem).__name__}: it must return an allforone.Problem")
-    return problem
-
-
-def _from_file(path: Path, attribute: str) -> Any:
-    if not path.is_file():
-        raise InputError(f"{path}: no such file; a problem of your own is given as path/to/file.py:name")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
-    with blaming(f"{path}: could not be loaded"):
-        spec.loader.exec_module(module)
-    if not hasattr(module, attribute):
-        raise InputError(f"{path} has no '{attribute}'; {suggest(attribute, [n for n in vars(module) if n[0] != '_'])}")
-    return getattr(module, attribute)
-
-
-def resolve(config: RunConfig, problem: Problem) -> RunConfig:
-    """The same config with every default filled in from the problem."""
-    settings = problem.settings
-    optimizer = config.optimizer or Choice()
-    if optimizer.name in (None, settings.optimizer["name"]):
-        optimizer = Choice(**{**settings.optimizer, **optimizer.options})
-    own = Choice(**settings.scheduler) if settings.scheduler and not config.schedule else None
-    scheduler = config.scheduler or own
-    if config.scheduler and config.schedule:
-        raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
-    make = known(ALGORITHMS, config.algorithm.name, "algorithm")
-    options = config.algorithm.options
-    takes = inspect.signature(make).parameters
-    if "samples" in takes:
-        options.setdefault("samples", settings.estimation)
-    if "weighting" in takes and options.get("weighting") is None:
-        options["weighting"] = default_weighting(Paper(), problem.smoothness)
-    return config.model_copy(
-        update={
-            "algorithm": Choice(name=config.algorithm.name, **options),
-            "rounds": config.rounds or settings.rounds,
-            "inner": config.inner or settings.inner,
-            "batch_size": config.batch_size or settings.batch_size,
-            "optimizer": optimizer,
-            "scheduler": scheduler,
-            "schedule": config.schedule and resolve_schedule(config.schedule, problem, config.seed, config.batch_size),
-        }
-    )
-
-
-def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: int | None) -> Choice:
-    """The same schedule with all constants that it needs: those given, else those known of the problem."""
-    known(SCHEDULES, choice.name, "schedule")
-    takes, given = constants_of(str(choice.name)), choice.options
-    for name, value in given.items():
-        if name not in takes:
-            raise InputError(f"schedule {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-            raise InputError(f"schedule {choice.name}: {name} is {value!r}: must be a number above 0")
-    exact = known_constants(problem, seed, batch_size)
-    found = exact.for_schedule() if exact else {}
-    if problem.smoothness:
-        found["smoothness"] = problem.smoothness
-    missing = [name for name, optional in takes.items() if not optional and name not in {*given, *found}]
-    if missing:
-        raise InputError(
-            f"schedule {choice.name}: {', '.join(missing)} of {problem.name} not known; give numbers, as in "
-            f"{choice.name}:{missing[0]}=0.1; `allforone theory plan` has estimates"
-        )
-    return Choice(name=choice.name, **{name: found[name] for name in takes if name in found} | given)
-
-
-def known(table: dict[str, Any], name: str | None, what: str) -> Any:
-    if name not in table:
-        raise InputError(f"unknown {what} '{name}'; {suggest(name or '', table)}")
-    return table[name]
-
-
-def build_algorithm(choice: Choice) -> Algorithm:
-    make = known(ALGORITHMS, choice.name, "algorithm")
-    algorithm: Algorithm = make(**checked_options(make, choice.options, f"algorithm {choice.name}"))
-    return algorithm
-
-
-def build_optimizer(
-    optimizer: Choice, scheduler: Choice | None, schedule: Choice | None = None, rounds: int = 1, inner: int = 1
-) -> Optimizer:
-    """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name; or a schedule, resolved."""
-    make = _torch_class(torch.optim, torch.optim.Optimizer, optimizer, "optimizer")
-    if schedule is not None:
-        return Optimizer(make, theory_scheduler(str(schedule.name), schedule.options, rounds * inner, inner))
-    if scheduler is None:
-        return Optimizer(make)
-    lr_scheduler = torch.optim.lr_scheduler
-    return Optimizer(make, _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler"))
-
-
-def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:
-    classes = {
-        name: value
-        for name, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, kind) and value is not kind and name[0] != "_"
-    }
-    made = known(classes, choice.name, what)
-    takes = [name for name in inspect.signature(made).parameters if name not in ("params", "optimizer")]
-    for name, value in choice.options.items():
-        if name not in takes:
-            raise InputError(f"{what} {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
-        if name == "lr" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
-            raise InputError(f"{what} {choice.name}: lr is {value!r}: the step size must be a number above 0")
-    return partial(made, **choice.options)

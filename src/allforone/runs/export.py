@@ -15,8 +15,9 @@ from ..fleet import row
 from ..problems import Problem
 from ..problems.data import draw
 from . import checkpoint
-from .config import load_problem, parse
+from .config import PYTHON, parse
 from .folder import Folder, refuse_used
+from .parts import load_problem
 
 LOADER = '''"""{title}: its own model, trained with allforone. Elsewhere: `from load import load`."""
 from pathlib import Path
@@ -49,7 +50,7 @@ def export_client(path: Path, client: str, out: Path | None = None, *, onnx: boo
     weights = row(folder.models(), number)
     out = out or path / "export" / f"client-{number}"
     title = f"Client {folder.clients[number]['name'] or number}"
-    if config["problem"]["name"] == "python":
+    if config["problem"]["name"] == PYTHON:
         if onnx:
             raise InputError(f"{path}: started from Python, so its model is known there only: use result.export there")
         return write_weights(weights, out, title)

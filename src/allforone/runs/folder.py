@@ -13,7 +13,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,10 +23,9 @@ import yaml
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Models
-from ..problems import Problem
+from ..fleet import Member, Models, Roster
 from . import checkpoint
-from .history import COLUMNS, History, Round, schema
+from .history import History, Record, schema
 
 PACKAGES = ("allforone", "torch", "numpy", "scikit-learn", "safetensors", "polars")
 
@@ -37,18 +35,14 @@ class Folder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: Path, config: dict[str, Any], problem: Problem) -> "Folder":
+    def create(cls, path: Path, config: dict[str, Any], roster: Roster) -> "Folder":
         """A folder for a new run; one that already holds anything is left alone."""
         folder = cls(path)
         refuse_used(folder.path)
         folder.path.mkdir(parents=True, exist_ok=True)
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         folder._write("environment.json", json.dumps(environment(), indent=2))
-        folder._write(
-            "clients.json",
-            json.dumps([{"name": c.name, "cluster": c.cluster, "samples": c.size} for c in problem.clients], indent=1),
-        )
-        folder._write("metrics.csv", ",".join(COLUMNS) + "\n")
+        folder._write("clients.json", json.dumps([member._asdict() for member in roster], indent=1))
         return folder
 
     @classmethod
@@ -59,11 +53,10 @@ class Folder:
         return folder
 
     @classmethod
-    def reopen(cls, path: Path, config: dict[str, Any]) -> "Folder":
-        """The folder of a run to go on with; only the number of rounds may have changed."""
+    def reopen(cls, path: Path, config: dict[str, Any], roster: Roster) -> "Folder":
+        """The folder of a run to go on with; of what decides its numbers, only that of rounds may have changed."""
         folder = cls.open(path)
-        before = folder.config
-        different = sorted(key for key in {*before, *config} - {"rounds"} if before.get(key) != config.get(key))
+        different = differences(folder.config, config) + folder._other_clients(roster)
         if different:
             raise InputError(
                 f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
@@ -71,6 +64,18 @@ class Folder:
             )
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         return folder
+
+    def _other_clients(self, roster: Roster) -> list[str]:
+        """What is not as in clients.json."""
+        before = [Member(**client) for client in self.clients]
+        if len(before) != len(roster):
+            return [f"number of clients ({len(before)}, now {len(roster)})"]
+        found = []
+        for number, (then, now) in enumerate(zip(before, roster, strict=True)):
+            if then != now:
+                what = "data" if then._replace(fingerprint=None) == now._replace(fingerprint=None) else "client"
+                found.append(f"{what} {f'of client {number}' if what == 'data' else number} ({now.name or number})")
+        return found
 
     @property
     def config(self) -> dict[str, Any]:
@@ -88,11 +93,15 @@ class Folder:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
 
-    def append(self, rounds: Iterable[Round]) -> None:
-        with (self.path / "metrics.csv").open("a") as file:
-            file.writelines(
-                ",".join("" if v is None else repr(v) for v in line) + "\n" for r in rounds for line in r.lines()
-            )
+    def append(self, record: Record) -> None:
+        path = self.path / "metrics.csv"
+        with path.open("a") as file:
+            record.frame().write_csv(file, include_header=not path.stat().st_size)
+
+    def clear(self) -> None:
+        """Forget rounds of which there is no checkpoint."""
+        for name in ("metrics.csv", "weights.safetensors"):
+            (self.path / name).unlink(missing_ok=True)
 
     def save_weights(self, history: History) -> None:
         if tensors := history.tensors():
@@ -116,20 +125,16 @@ class Folder:
         try:
             written = (self.path / "metrics.csv").read_bytes()
             whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
-            columns, width = list(schema().items()), whole.split(b"\n", 1)[0].count(b",") + 1
-            found = polars.read_csv(whole, schema=dict(columns[:width]))
-            return found.with_columns(  # a folder of an older version lacks the last columns
-                polars.lit(None, kind).alias(name) for name, kind in columns[width:]
-            )
-        except (FileNotFoundError, polars.exceptions.PolarsError) as error:
+            return polars.read_csv(whole, schema=schema(whole.split(b"\n", 1)[0].decode().split(",")))
+        except (FileNotFoundError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 
     def weights(self) -> dict[str, Tensor]:
-        """As `History.tensors`; folders of older versions have rounds, weights and similarity only."""
+        """As `History.tensors`."""
         path = self.path / "weights.safetensors"
         return checkpoint.read_tensors(path)[0] if path.exists() else {}
 
-    def history(self, rounds: int) -> History:
+    def cut(self, rounds: int) -> History:
         """The first `rounds` rounds as they were; what was written after them is cut off the files."""
         metrics = self.metrics().filter(polars.col("round") <= rounds)
         temporary = self.path / "metrics.csv.unfinished"
@@ -139,6 +144,17 @@ class Folder:
 
     def _write(self, name: str, text: str) -> None:
         (self.path / name).write_text(text)
+
+
+def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:
+    """The keys of a config that differ, the number of rounds if asked or where a horizon's step size depends on it."""
+    rounds = rounds or (now.get("schedule") or {}).get("name") == "horizon"
+    keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})} - {"identity", "evaluate_every"}
+
+    def of(config: dict[str, Any], key: str) -> list[Any]:
+        return [config.get(key), config.get("identity", {}).get(key)]
+
+    return sorted(key for key in keys - (set() if rounds else {"rounds"}) if of(before, key) != of(now, key))
 
 
 def refuse_used(path: Path) -> None:

@@ -1,6 +1,7 @@
 """What happened in a run: the metrics of every round and client, and who listened to whom."""
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import polars
@@ -8,116 +9,100 @@ import torch
 from torch import Tensor
 
 from ..algorithms import Info
-from ..fleet import Evaluation
-
-#: the columns of metrics.csv, with their types
-COLUMNS: dict[str, type] = {
-    "round": int,
-    "client": int,
-    "loss": float,  # of the client's own model on its own test data
-    "accuracy": float,
-    "excess_loss": float,  # loss above the least possible, where that is known
-    "weight_sum": float,  # Σ_k α_ik
-    "collaborators": int,  # other clients it listened to
-    "step_scale": float,  # η_i/η of the step-size condition
-    "present": int,  # 1 if it took part in the round
-    "samples": int,  # drawn by the client so far, those for estimation included
-    "seconds": float,  # of training so far, evaluation excluded
-    "dropped": int,  # of its gradients so far, refused by the others: not finite or of the wrong size
-    "gain": float,  # by how much collaboration lowers its loss on new data, where a guard looks
-    "gain_margin": float,  # of the 95 % interval gain ± margin
-    "alone": int,  # 1 if the guard gave it its local model
-}
+from ..fleet import Evaluation, Ledger
+from ..problems.metrics import RESERVED
 
 
-class Round(NamedTuple):
+class Record(NamedTuple):
     """One evaluated round; round 0 is the initial model and has no info."""
 
     number: int
     evaluation: Evaluation
     info: Info | None
-    samples: Tensor
+    present: Tensor  #: [N], who took part
+    ledger: Ledger
     seconds: float
-    present: Tensor | None = None  #: [N], who took part; None is everybody
-    dropped: Tensor | None = None  #: [N], gradients refused so far, by sender
+    messages: int | None
 
-    def lines(self) -> list[tuple[Any, ...]]:
-        """One line per client, in the order of COLUMNS."""
-        n = len(self.samples)
+    def frame(self) -> polars.DataFrame:
+        """One row for each client."""
+        columns = self._columns()
+        return polars.DataFrame(columns, schema=schema(columns))
+
+    def _columns(self) -> dict[str, list[Any]]:
+        n = len(self.present)
         none: list[Any] = [None] * n
-        listed = [none if tensor is None else tensor.tolist() for tensor in self.evaluation]
-        total = others = scale = none
-        if self.info is not None:
-            weights = self.info.weights
-            total, others = weights.sum(1).tolist(), ((weights != 0) & ~torch.eye(n, dtype=torch.bool)).sum(1).tolist()
-            scale = [1.0] * n if self.info.scale is None else self.info.scale.tolist()
+        weights = None if self.info is None else self.info.weights
+        scale = None if self.info is None else self.info.scale
         verdict = self.info.verdict if self.info else None
-        guard = (
-            [none] * 3
-            if verdict is None
-            else [verdict.gain.tolist(), _finite(verdict.margin), verdict.alone.long().tolist()]
-        )
-        dropped = [0] * n if self.dropped is None else self.dropped.tolist()
-        present = [1] * n if self.present is None else self.present.long().tolist()
-        return list(
-            zip(
-                [self.number] * n,
-                range(n),
-                *listed,
-                total,
-                others,
-                scale,
-                present,
-                self.samples.tolist(),
-                [self.seconds] * n,
-                dropped,
-                *guard,
-                strict=True,
-            )
-        )
+        others = ~torch.eye(n, dtype=torch.bool)
+        return {
+            "round": [self.number] * n,
+            "client": list(range(n)),
+            "loss": finite(self.evaluation.loss),  # of the client's own model on its own test data
+            **{name: finite(values) for name, values in self.evaluation.metrics.items()},
+            "excess_loss": none if self.evaluation.excess is None else finite(self.evaluation.excess),
+            "weight_sum": none if weights is None else weights.sum(1).tolist(),  # Σ_k α_ik
+            "collaborators": none if weights is None else ((weights != 0) & others).sum(1).tolist(),
+            "step_scale": none if weights is None else [1.0] * n if scale is None else scale.tolist(),  # η_i/η
+            "present": self.present.long().tolist(),
+            "samples": self.ledger.samples.tolist(),  # drawn by the client so far, those for estimation included
+            "seconds": [self.seconds] * n,  # of training so far, evaluation excluded
+            "refused": self.ledger.refused.tolist(),  # of its gradients so far: not finite or of the wrong size
+            "messages": [self.messages] * n,  # of all clients so far, had each been a machine of its own
+            "gain": none if verdict is None else verdict.gain.tolist(),  # of collaboration, on new data
+            "gain_margin": none if verdict is None else finite(verdict.margin),  # of the 95 % interval gain ± margin
+            "alone": none if verdict is None else verdict.alone.long().tolist(),  # 1 if given its local model
+        }
 
 
-def _finite(values: Tensor) -> list[float | None]:
-    return [value if math.isfinite(value) else None for value in values.tolist()]
-
-
-#: what is kept of every round: name → its type on disk
+#: The columns that hold whole numbers.
+WHOLE = ("round", "client", "collaborators", "present", "samples", "refused", "messages", "alone")
+#: What is kept of every round: name → its type on disk.
 TABLES = {"weights": torch.float32, "similarity": torch.float32, "noise": torch.float16, "trust": torch.float16}
 
 
+def schema(names: Iterable[str]) -> dict[str, Any]:
+    """The types of these columns."""
+    return {name: polars.Int64 if name in WHOLE else polars.Float64 for name in names}
+
+
+def finite(values: Tensor) -> list[float | None]:
+    """None in the place of what is not known."""
+    return [value if math.isfinite(value) else None for value in values.tolist()]
+
+
 class History:
-    def __init__(self) -> None:
-        self.rows: list[tuple[Any, ...]] = []
-        self.weight_rounds: list[int] = []
+    def __init__(self, metrics: polars.DataFrame | None = None) -> None:
+        self._frames = [] if metrics is None else [metrics]
+        self.rounds: list[int] = []
         self._tables: dict[str, list[Tensor]] = {}
         self._present: list[Tensor] = []
 
     @classmethod
     def restored(cls, metrics: polars.DataFrame, tensors: dict[str, Tensor], rounds: int) -> "History":
-        history = cls()
-        history.rows = metrics.rows()
+        history = cls(metrics)
         if tensors:
             kept = tensors["rounds"] <= rounds
-            history.weight_rounds = tensors["rounds"][kept].tolist()
+            history.rounds = tensors["rounds"][kept].tolist()
             history._tables = {name: list(tensors[name][kept].double()) for name in TABLES if name in tensors}
-            everybody = torch.ones(tensors["weights"].shape[:2], dtype=torch.bool)
-            history._present = list(tensors.get("present", everybody)[kept])
+            history._present = list(tensors["present"][kept])
         return history
 
     def add_info(self, number: int, info: Info, present: Tensor) -> None:
-        """A round that tells nothing of a table (an older version, perhaps) has NaN there."""
-        self.weight_rounds.append(number)
+        """A round that tells nothing of a table has NaN there."""
+        self.rounds.append(number)
         self._present.append(present)
         for name in TABLES:
             table = getattr(info, name)
             if table is not None or name in self._tables:
                 nothing = torch.full_like(info.weights, torch.nan)
                 known = self._tables.setdefault(name, [])
-                known.extend([nothing] * (len(self.weight_rounds) - 1 - len(known)))
+                known.extend([nothing] * (len(self.rounds) - 1 - len(known)))
                 known.append(nothing if table is None else table)
 
-    def add(self, round: Round) -> None:
-        self.rows.extend(round.lines())
+    def add(self, record: Record) -> None:
+        self._frames.append(record.frame())
 
     @property
     def weights(self) -> Tensor:
@@ -126,21 +111,24 @@ class History:
 
     def tensors(self) -> dict[str, Tensor]:
         """rounds [R], present [R, N] and each of TABLES that is known, [R, N, N]; nothing before the first round."""
-        if not self.weight_rounds:
+        if not self.rounds:
             return {}
         tables = {}
         for name, table in self._tables.items():
             kind = TABLES[name]
             tables[name] = torch.stack(table).clamp(max=torch.finfo(kind).max).to(kind)
-        return {"rounds": torch.tensor(self.weight_rounds), "present": torch.stack(self._present), **tables}
+        return {"rounds": torch.tensor(self.rounds), "present": torch.stack(self._present), **tables}
 
     @property
     def metrics(self) -> polars.DataFrame:
-        return polars.DataFrame(self.rows, schema=schema(), orient="row")
+        """One row per round and client."""
+        return polars.concat(self._frames)
 
 
-def schema() -> dict[str, Any]:
-    return {name: polars.Int64 if kind is int else polars.Float64 for name, kind in COLUMNS.items()}
+def carried(metrics: polars.DataFrame) -> polars.DataFrame:
+    """The same, in rounds in which a client was not asked with what is last known of it: its model stayed as it was."""
+    judged = [name for name in metrics.columns if name in ("loss", "excess_loss") or name not in RESERVED]
+    return metrics.sort("round", "client").with_columns(polars.col(judged).forward_fill().over("client"))
 
 
 def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:

@@ -11,9 +11,12 @@ from torch import Tensor
 from ..algorithms import ALGORITHMS
 from ..errors import InputError
 from ..fleet import Attack
+from .config import parse
 from .folder import Folder
+from .history import carried
 
-LEAST_EXCESS = 1e-28  # float64 cannot tell smaller excess losses from zero
+#: Smaller excess losses cannot be told from zero in float64.
+LEAST_EXCESS = 1e-28
 
 
 class FinishedRun(NamedTuple):
@@ -48,10 +51,10 @@ class Comparison(NamedTuple):
 def read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
     config = folder.config
-    name = config.get("label") or config["algorithm"]["name"]
+    name = parse(config, str(path / "config.yaml")).shown
     clients = folder.clients
-    sizes, metrics = [client["samples"] for client in clients], folder.metrics()
-    metrics = metrics.filter(polars.len().over("round") == len(sizes))  # the last round may be half written
+    sizes, metrics = [client["size"] for client in clients], folder.metrics()
+    metrics = carried(metrics.filter(polars.len().over("round") == len(sizes)))  # the last round may be half written
     liars: list[int] = []
     if config.get("attack"):  # what becomes of the liars' own models is of no interest
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])

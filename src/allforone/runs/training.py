@@ -3,57 +3,44 @@
 import copy
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
 
 import polars
 from torch import Tensor, nn
 
-from ..algorithms import Algorithm, Guarded, Local, State
+from ..algorithms import Algorithm, State, advance
 from ..errors import Diverged, InputError
-from ..fleet import FLEETS, Attack, Attacked, InProcess, Models, Optimizer, row
-from ..problems import Problem, hold_out
+from ..fleet import Evaluation, Fleet, Models, Optimizer, Roster, row
+from ..problems import Problem
 from . import checkpoint
 from .checkpoint import Checkpoint
-from .config import RunConfig, build_algorithm, build_optimizer, load_problem, parse, resolve
+from .config import RunConfig
 from .folder import Folder
-from .history import History, Round, verdicts
+from .history import History, Record, verdicts
 
+#: Seconds of training that a crash may cost, at most.
 CHECKPOINT_SECONDS = 20.0
-HELD_OUT = 0.2  # of every client's training data, where a guard watches
 
-OnRound = Callable[[Round], None]
-
-
-@dataclass(frozen=True)
-class Run:
-    """All parts of a run, ready to start."""
-
-    fleet: InProcess
-    algorithm: Algorithm
-    optimizer: Optimizer
-    rounds: int
-    inner: int = 1
-    evaluate_every: int = 1
+OnRound = Callable[[Record], None]
 
 
 @dataclass(frozen=True)
 class Result:
     """What a run gives: every client its own model, and how they came to be."""
 
+    config: RunConfig
     problem: Problem
+    roster: Roster
     stacked: Models
     history: History
-    module: nn.Module
 
     @property
     def models(self) -> list[nn.Module]:
         """Client i's own model at place i."""
-        return [self.model(i) for i in range(len(self.problem.clients))]
+        return [self.model(i) for i in range(len(self.roster))]
 
     def model(self, client: int) -> nn.Module:
-        model = copy.deepcopy(self.module)
+        model = copy.deepcopy(self.problem.initial_model(self.config.seed))
         model.load_state_dict(row(self.stacked, client), strict=False)
         return model.eval()
 
@@ -77,98 +64,92 @@ class Result:
         return found
 
 
-def prepare(config: RunConfig) -> tuple[Run, RunConfig]:
-    """The parts that a config names, and the config with nothing left open."""
-    problem = load_problem(config.problem, config.seed)
-    config = resolve(config, problem)
-    return assemble(config, problem), config
-
-
-def assemble(config: RunConfig, problem: Problem) -> Run:
-    """The parts of a resolved config."""
-    assert config.optimizer and config.rounds and config.inner
-    algorithm = build_algorithm(config.algorithm)
-    if config.guard:
-        algorithm, problem = guarded(algorithm), hold_out(problem, HELD_OUT, config.seed)
-    optimizer = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
-    options: dict[str, Any] = {name: getattr(config, name) for name in ("seed", "batch_size", "participation")}
-    if config.attack:
-        if config.fleet != "stacked":
-            raise InputError(f"attack {config.attack} with fleet {config.fleet}: attacks are simulated by stacked only")
-        fleet: InProcess = Attacked(problem, attack=Attack.parse(config.attack), **options)
-    else:
-        fleet = FLEETS[config.fleet](problem, **options)
-    return Run(fleet, algorithm, optimizer, config.rounds, config.inner, config.evaluate_every)
-
-
-def guarded(algorithm: Algorithm) -> Algorithm:
-    return algorithm if isinstance(algorithm, Local | Guarded) else Guarded(algorithm)
-
-
-def run_config(config: RunConfig, out: Path, on_round: OnRound | None = None) -> Result:
-    """Run a config into a new folder."""
-    run, config = prepare(config)
-    return train(run, Folder.create(out, config.model_dump(exclude_none=True), run.fleet.problem), on_round)
-
-
-def resume(path: Path, on_round: OnRound | None = None) -> Result:
-    """Go on with a run where its folder left off; the result is that of a run never interrupted."""
-    folder = Folder.open(path)
-    run, _ = prepare(parse(folder.config, str(folder.path / "config.yaml")))
-    return train(run, folder, on_round)
-
-
-def train(run: Run, folder: Folder | None = None, on_round: OnRound | None = None) -> Result:
-    """Run the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
-    fleet = run.fleet
+def train(
+    config: RunConfig,
+    problem: Problem,
+    fleet: Fleet,
+    algorithm: Algorithm,
+    optimizer: Optimizer,
+    folder: Folder | None = None,
+    on_round: OnRound | None = None,
+) -> Result:
+    """Do the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
+    journal = Journal(folder, on_round)
     if folder and folder.checkpoint.exists():
-        done = checkpoint.load(folder.checkpoint, run.optimizer)
-        history = folder.history(done.round)
-        fleet.samples.copy_(done.samples)
-        fleet.dropped.copy_(done.dropped)
+        done = checkpoint.load(folder.checkpoint, optimizer)
+        journal.history = folder.cut(done.round)
+        fleet.ledger = done.ledger
     else:
-        start = run.algorithm.init(fleet.initial(), run.optimizer)
-        done = Checkpoint(start, 0, fleet.samples.clone(), fleet.dropped.clone(), 0.0)
-        history = folder.history(-1) if folder else History()
-        _record(Round(0, fleet.evaluate(done.state.models), None, done.samples, 0.0), history, folder, on_round)
+        start = algorithm.init(fleet.initial(), optimizer)
+        done = Checkpoint(start, 0, fleet.ledger, 0, 0.0)
+        journal.begin(done, fleet.evaluate(start.models, fleet.begin(0, range(0))))
     saved = time.monotonic()
     try:
-        for number in range(done.round + 1, run.rounds + 1):
-            done = _one_round(run, done, number, history, folder, on_round)
+        for number in range(done.round + 1, (config.rounds or 0) + 1):
+            done = _one_round(config, fleet, algorithm, done, number, journal)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                _save(done, history, folder)
+                journal.save(done)
                 saved = time.monotonic()
     finally:  # also after Ctrl-C or a divergence: `done` is then the last whole round
-        _save(done, history, folder)
+        journal.save(done)
     if folder:
         folder.save_models(done.state.models)
-    return Result(fleet.problem, done.state.models, history, fleet.module)
+    return Result(config, problem, fleet.roster, done.state.models, journal.history)
+
+
+@dataclass
+class Journal:
+    """Where a run is written down: in memory, in its folder, and to whoever watches."""
+
+    folder: Folder | None
+    on_round: OnRound | None
+    history: History = field(default_factory=History)
+
+    def begin(self, start: Checkpoint, evaluation: Evaluation) -> None:
+        """Before the first round. What cannot be saved is refused now, not after hours."""
+        if self.folder:
+            self.folder.clear()
+            checkpoint.save(self.folder.checkpoint, start)
+        self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, 0))
+
+    def add(self, record: Record) -> None:
+        self.history.add(record)
+        if self.folder:
+            self.folder.append(record)
+        if self.on_round:
+            self.on_round(record)
+
+    def save(self, done: Checkpoint) -> None:
+        if self.folder:
+            self.folder.save_weights(self.history)
+            checkpoint.save(self.folder.checkpoint, done)
 
 
 def _one_round(
-    run: Run, done: Checkpoint, number: int, history: History, folder: Folder | None, on_round: OnRound | None
+    config: RunConfig, fleet: Fleet, algorithm: Algorithm, done: Checkpoint, number: int, journal: Journal
 ) -> Checkpoint:
-    start = time.perf_counter()
-    steps = range((number - 1) * run.inner, number * run.inner)
+    start, inner = time.perf_counter(), config.inner or 1
+    round = fleet.begin(number, range((number - 1) * inner, number * inner))
+    evaluation = None
     try:
-        state, info = run.algorithm.step(done.state, run.fleet, steps)
+        state, info = advance(algorithm, done.state, fleet, round)
         seconds = done.seconds + time.perf_counter() - start
-        _check_finite(state, run.fleet.trained, steps)
-        evaluated = number % run.evaluate_every == 0 or number == run.rounds
-        if evaluated:
-            evaluation = run.fleet.evaluate(state.models)
-            for client in (~evaluation.loss.isfinite()).nonzero().flatten().tolist():
-                raise Diverged(client, client, steps[-1])
+        _check_finite(state, fleet.trained, round.steps)
+        if number % config.evaluate_every == 0 or number == config.rounds:
+            evaluation = fleet.evaluate(state.models, round)
+            for client in (evaluation.known & ~evaluation.loss.isfinite()).nonzero().flatten().tolist():
+                raise Diverged(client, client, round.steps[-1])
     except Diverged as error:
-        kept = f"; everything up to round {number - 1} is kept" + (f" in {folder.path}" if folder else "")
+        kept = f"; everything up to round {number - 1} is kept" + (
+            f" in {journal.folder.path}" if journal.folder else ""
+        )
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
-    after = Checkpoint(state, number, run.fleet.samples.clone(), run.fleet.dropped.clone(), seconds)
-    present = run.fleet.present(steps.start)
-    history.add_info(number, info, present)
-    if evaluated:
-        record = Round(number, evaluation, info, after.samples, seconds, present, after.dropped)
-        _record(record, history, folder, on_round)
+    messages = None if done.messages is None or info.messages is None else done.messages + info.messages
+    after = Checkpoint(state, number, fleet.ledger, messages, seconds)
+    journal.history.add_info(number, info, round.present)
+    if evaluation is not None:
+        journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds, messages))
     return after
 
 
@@ -177,17 +158,3 @@ def _check_finite(state: State, names: list[str], steps: range) -> None:
         if not tensor.isfinite().all():
             client = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
             raise Diverged(client, client, steps[-1])
-
-
-def _record(round: Round, history: History, folder: Folder | None, on_round: OnRound | None) -> None:
-    history.add(round)
-    if folder:
-        folder.append([round])
-    if on_round:
-        on_round(round)
-
-
-def _save(done: Checkpoint, history: History, folder: Folder | None) -> None:
-    if folder:
-        folder.save_weights(history)
-        checkpoint.save(folder.checkpoint, done)

@@ -25,7 +25,7 @@ from .sufficient import (
     sufficient_similarity,
     sufficient_variance,
 )
-from .trajectory import Trajectory, follow
+from .trajectory import Trajectory, trajectory
 
 __all__ = [
     "SCHEDULES",
@@ -43,7 +43,6 @@ __all__ = [
     "decreasing_step",
     "estimate",
     "extremes",
-    "follow",
     "guaranteed_similarity",
     "hessian_product",
     "horizon_step",
@@ -60,4 +59,5 @@ __all__ = [
     "sufficient_cluster",
     "sufficient_similarity",
     "sufficient_variance",
+    "trajectory",
 ]

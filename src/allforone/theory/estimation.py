@@ -18,15 +18,17 @@ from .constants import Constants, Estimated, Seen
 from .heterogeneity import share_above
 from .spectrum import extremes, hessian_product
 
-NOISE_BATCHES = 12  # from which the noise at one point is estimated
-LEAST_GAIN = 0.02  # share of ε₀ below which a point is too near the least loss seen to tell μ
+#: Batches from which the noise at one point is estimated.
+NOISE_BATCHES = 12
+#: A point whose excess is a smaller share of ε₀ is too near the least loss seen to tell μ.
+LEAST_GAIN = 0.02
 
 
 class Landscape:
     """The clients' losses as functions of one flat vector of parameters, in evaluation mode, on fixed samples."""
 
     def __init__(self, fleet: Stacked, samples: int) -> None:
-        self.problem, self.module, self.names = fleet.problem, fleet.module.eval(), fleet.trained
+        self.problem, self.module, self.names = fleet.problem, fleet.passes.module.eval(), fleet.trained
         self.frozen = {name: tensor for name, tensor in row(fleet.initial(), 0).items() if name not in self.names}
         self.shapes = {name: tensor.shape for name, tensor in row(fleet.initial(), 0).items() if name in self.names}
         self.seed, self.batch_size = fleet.seed, fleet.batch_size
@@ -50,15 +52,15 @@ class Landscape:
         return slope.double()
 
 
-def local_paths(fleet: Stacked, landscape: Landscape, rounds: int) -> Tensor:
+def paths_alone(fleet: Stacked, landscape: Landscape, rounds: int) -> Tensor:
     """[rounds + 1, N, d]: where each client is after each round of training alone, by the problem's own settings."""
     settings, models = fleet.problem.settings, fleet.initial()
     options = dict(settings.optimizer)
     optimizer = Optimizer(partial(getattr(torch.optim, options.pop("name")), **options))
     path = [landscape.flat(models)]
     for number in range(rounds):
-        steps = range(number * settings.inner, (number + 1) * settings.inner)
-        models, optimizer = fleet.descend(models, torch.eye(len(fleet.sizes), dtype=torch.float64), optimizer, steps)
+        round = fleet.begin(number + 1, range(number * settings.inner, (number + 1) * settings.inner))
+        models, optimizer = fleet.descend(models, torch.eye(len(fleet.roster), dtype=torch.float64), optimizer, round)
         path.append(landscape.flat(models))
     return torch.stack(path)
 
@@ -95,8 +97,8 @@ def estimate(
         raise InputError(f"points {points}, rounds {rounds}: give at least 3 points and 1 round")
     fleet = Stacked(problem, seed=seed, batch_size=batch_size)
     landscape = Landscape(fleet, samples)
-    paths = local_paths(fleet, landscape, rounds or min(problem.settings.rounds, 20))
-    fleet.module.eval()
+    paths = paths_alone(fleet, landscape, rounds or min(problem.settings.rounds, 20))
+    landscape.module.eval()
     clients = range(len(problem.clients))
     failed, remedy = "the theory's constants cannot be estimated", "Model and loss must be twice differentiable"
     with blaming(failed, remedy), one_core():

@@ -5,11 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..algorithms import AllForOne, Guarded, Local, Oracle
-from ..algorithms.base import Algorithm
+from ..algorithms import Algorithm, AllForOne, Guarded, Local, Oracle, advance
 from ..collaboration import effective_variance
 from ..errors import InputError
-from ..fleet import Attacked, InProcess, Optimizer
+from ..fleet import Fleet, InProcess, Optimizer
 from .bounds import along
 from .heterogeneity import of_quadratics
 from .quadratics import quadratics
@@ -28,13 +27,15 @@ class Trajectory(NamedTuple):
     sufficient: Tensor  #: [T, N], σ_suf² at the excess loss of that moment
 
 
-def follow(fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds: int, inner: int = 1) -> Trajectory:
+def trajectory(fleet: Fleet, algorithm: Algorithm, optimizer: Optimizer, rounds: int, inner: int = 1) -> Trajectory:
     """Run it again, and at every update work out the true gradients, noise and similarity.
 
     Lemma 1 bounds the step's bias client by client. What precedes that in its proof, by smoothness alone,
     E[ε_t] ≤ ε_{t−1} − η⟨∇R_i, G⟩ + (η²β/2)(‖G‖² + Σ_k α_ik² σ_k²), lets the partners' errors cancel: it is sharper
     where similarity is estimated and some partners are false.
     """
+    if not isinstance(fleet, InProcess):
+        raise InputError("clients that lie do not send gradients: the bound says nothing of a run with an attack")
     known = quadratics(fleet.problem)
     if known is None:
         raise InputError(
@@ -48,8 +49,6 @@ def follow(fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds:
             f"{type(algorithm).__name__}: the bound is about θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), that is "
             "all-for-one, oracle and local"
         )
-    if isinstance(fleet, Attacked):
-        raise InputError("clients that lie do not send gradients: the bound says nothing of a run with an attack")
     _refuse_other_optimizers(optimizer)
     criterion = algorithm.criterion if isinstance(algorithm, AllForOne) else AllForOne().criterion
     heterogeneity = of_quadratics(known.matrices, known.optima)
@@ -58,10 +57,10 @@ def follow(fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds:
     effective, alone, sufficient = [], [], []
     for number in range(rounds):
         models, step = state.models, state.optimizer.lr
-        round_steps = range(number * inner, (number + 1) * inner)
-        state, info = algorithm.step(state, fleet, round_steps)
+        round = fleet.begin(number + 1, range(number * inner, (number + 1) * inner))
+        state, info = advance(algorithm, state, fleet, round)
         scale = torch.ones(len(info.weights), dtype=torch.float64) if info.scale is None else info.scale
-        for update in round_steps:
+        for update in round.steps:
             points = models["weight"][:, 0]
             gradients, variance = known.gradients(points), known.variance(points, fleet.batch_size)
             own = gradients.diagonal().T
@@ -79,8 +78,9 @@ def follow(fleet: InProcess, algorithm: Algorithm, optimizer: Optimizer, rounds:
             effective.append(effective_variance(similarity.clamp(0, 1), criterion, variance))
             alone.append(variance.diagonal())
             sufficient.append(sufficient_variance(heterogeneity, criterion, variance, known.convexity, now))
-            if update + 1 < round_steps.stop:  # the models within a round are not kept: plain SGD again
-                slopes = fleet.mixed_gradients(models, scale[:, None] * info.weights, update)["weight"]
+            if update + 1 < round.steps.stop:  # the models within a round are not kept: plain SGD again
+                mix = scale[:, None] * info.weights
+                slopes = fleet.gradients(models, mix, round, update, fleet.roster.numbers)["weight"]
                 models = {"weight": models["weight"] - step * slopes}
     excess.append(known.excess(state.models["weight"][:, 0]).diagonal())
     noises, shares = torch.stack(noise), torch.stack(progress)

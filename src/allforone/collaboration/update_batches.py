@@ -11,16 +11,19 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, PairStatistics
-from .similarity import Estimate, Memory
+from ..fleet import Fleet, Models, PairStatistics, Round
+from .similarity import Estimate, Estimator, Memory, ordered_pairs
 
+#: What is averaged over rounds, pair by pair.
 SMOOTHED = ("distance", "norm", "noise", "length")
-FLOOR = 0.5  # of its own noise, below which a client does not tell its gradient from none
-IDLE = 0.01  # of its own squared length, and a gradient would only shorten the step
+#: Half of a client's own noise is added to its squared gradient, so that r̂ stays defined near its optimum.
+NOISE_FLOOR = 0.5
+#: A gradient below this share of one's own squared length would only shorten the step, so it is no partner's.
+IDLE = 0.01
 
 
 @dataclass(frozen=True)
-class Online:
+class UpdateBatches(Estimator):
     """memory: how much of the past is kept at each refresh, at most; less while a client's gradient shrinks, since what
     was seen then tells less. every: rounds between two refreshes, each as dear as N² gradients of one batch.
     """
@@ -34,24 +37,27 @@ class Online:
         if self.every < 1:
             raise InputError(f"every is {self.every}: must be a whole number of rounds, at least 1")
 
-    def __call__(self, fleet: Fleet, models: Models, memory: Memory, step: int) -> tuple[Estimate, Memory]:
+    def __call__(self, fleet: Fleet, models: Models, memory: Memory, round: Round) -> tuple[Estimate, Memory]:
         """r̂ and σ̂² know only the rounds before this one, so the weights do not depend on the batches they weigh."""
-        n = len(fleet.sizes)
-        memory = memory or _nothing(n)
+        memory = memory or _nothing(len(fleet.roster))
         r, variance = similarity_and_variance(memory)
-        wait = memory["wait"] - 1
-        if wait > 0:
-            return Estimate(r, variance, memory["trust"]), {**memory, "wait": wait}
-        statistics = fleet.compare(models, step, among=fleet.present(step))
-        after = remember(memory, statistics, self.memory)
-        return Estimate(r, variance, after["trust"]), {**after, "wait": torch.tensor(self.every)}
+        if self._refreshes(round):
+            memory = remember(memory, fleet.compare(models, round), self.memory)
+        return Estimate(r, variance, memory["trust"]), memory
+
+    def messages(self, round: Round, partners: int) -> int:
+        """A model and a gradient of the pairs without an update of their own; the others' answers serve twice."""
+        return 2 * max(0, ordered_pairs(round) - partners) if self._refreshes(round) else 0
+
+    def _refreshes(self, round: Round) -> bool:
+        return (round.number - 1) % self.every == 0
 
 
 def _nothing(n: int) -> Memory:
     table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     tables = dict.fromkeys((*SMOOTHED, "seen"), table)
     rows = dict.fromkeys(("scale", "unit", "size", "size_seen"), row)
-    return {**tables, **rows, "trust": table + 1, "wait": torch.tensor(0)}
+    return {**tables, **rows, "trust": table + 1}
 
 
 def remember(memory: Memory, statistics: PairStatistics, kept: float | Tensor) -> Memory:
@@ -102,7 +108,7 @@ def similarity_and_variance(memory: Memory) -> tuple[Tensor, Tensor]:
     seen = memory["seen"]
     distance, norm, noise, length = (memory[name] / seen.clamp(min=1e-9) for name in SMOOTHED)
     own_noise = noise.diagonal()[:, None]
-    against = norm.diagonal()[:, None].clamp(min=0) + FLOOR * own_noise
+    against = norm.diagonal()[:, None].clamp(min=0) + NOISE_FLOOR * own_noise
     pulls = length > IDLE * length.diagonal()[:, None]
     r = torch.where((seen > 0) & (against > 0) & pulls, 1 - distance.clamp(min=0) / against.clamp(min=1e-300), 0)
     variance = torch.maximum(noise, own_noise)

@@ -1,0 +1,140 @@
+"""A fleet in which some clients lie: a wrapper around what arrives from a fleet of this process.
+
+A gradient that is not finite or has the wrong size is refused, counted and never averaged.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from ..problems.data import Batch, generator
+from .attacks import ATTACKS, Attack, Seen
+from .base import Direction, Evaluation, Ledger, NewLosses, PairStatistics, Round, among_present
+from .in_process import InProcess
+from .models import Models
+from .optimizer import Optimizer
+from .pairs import pair_statistics, statistics
+
+#: A liar's own model that has grown to this many times its first size starts anew: it is nobody's business.
+LOST = 1e3
+
+
+class Attacked:
+    """Every pair's gradient is looked at, so it is as slow as the plain loop."""
+
+    def __init__(self, honest: InProcess, attack: Attack) -> None:
+        self.honest, self.attack = honest, attack
+        self.roster, self.smoothness, self.trained = honest.roster, honest.smoothness, honest.trained
+        self.liars = attack.choose(len(self.roster), honest.seed)
+        self.refused = torch.zeros(len(self.roster), dtype=torch.long)
+        self._first = honest.initial()
+        self._sizes = [self._first[name][0].numel() for name in self.trained]
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.honest.ledger._replace(refused=self.refused.clone())
+
+    @ledger.setter
+    def ledger(self, earlier: Ledger) -> None:
+        self.honest.ledger = earlier
+        self.refused.copy_(earlier.refused)
+
+    def initial(self) -> Models:
+        return self.honest.initial()
+
+    def begin(self, number: int, steps: range) -> Round:
+        return self.honest.begin(number, steps)
+
+    def losses(self, models: Models, round: Round) -> Tensor:
+        return self.honest.losses(models, round)
+
+    def new_losses(self, models: Models, round: Round) -> NewLosses:
+        return self.honest.new_losses(models, round)
+
+    def evaluate(self, models: Models, round: Round) -> Evaluation:
+        return self.honest.evaluate(models, round)
+
+    def descend(
+        self, models: Models, mix: Tensor, optimizer: Optimizer, round: Round, direction: Direction | None = None
+    ) -> tuple[Models, Optimizer]:
+        running = optimizer.start(models, self.trained)
+        for step in round.steps:
+            gradients = self.gradients(running.models, mix, round, step, self.roster.numbers)
+            running.apply(direction(running.models, gradients) if direction else gradients)
+        after, optimizer = running.finish()
+        lost = [k for k in self.liars if not self._length(after, k) < LOST * (1 + self._length(self._first, k))]
+        rows = torch.tensor(lost, dtype=torch.long)
+        return {name: t.index_copy(0, rows, self._first[name][rows]) for name, t in after.items()}, optimizer
+
+    def _length(self, models: Models, k: int) -> float:
+        return math.sqrt(sum(float(models[name][k].double().square().sum()) for name in self.trained))
+
+    def gradients(self, models: Models, mix: Tensor, round: Round, step: int, owners: Tensor | None) -> Models:
+        mix = among_present(mix, round.present, owners)
+        asked = (mix != 0).any(0)
+        if self.attack.kind == "mimicry":
+            asked = asked | round.present
+        batches = self.honest.batches.of(asked, step)
+        sent = self._sent(models, {k: [batch] for k, batch in batches.items()}, step)
+        weights = self._accepted_weights(mix, {k: self._fine(columns[0]) for k, columns in sent.items()}, owners)
+        total = torch.zeros(len(mix), sum(self._sizes), dtype=models[self.trained[0]].dtype)
+        for k, columns in sent.items():
+            if weights[:, k].any():
+                heard = (weights[:, k] != 0)[:, None]
+                total += weights[:, k, None].to(total.dtype) * torch.where(heard, columns[0], 0)
+        shaped = zip(self.trained, total.split(self._sizes, 1), strict=True)
+        gradients = {name: part.reshape(models[name].shape) for name, part in shaped}
+        if owners is None or not self.honest.passes.moves_buffers:
+            return {name: gradients.get(name, tensor) for name, tensor in models.items()}
+        rows = torch.arange(len(mix))
+        own = torch.zeros_like(mix)  # running statistics are nobody else's business
+        own[rows, owners] = (mix[rows, owners] != 0).to(mix.dtype)
+        return {**self.honest.gradients(models, own, round, step, owners), **gradients}
+
+    def _accepted_weights(self, mix: Tensor, fine: dict[int, Tensor], owners: Tensor | None) -> Tensor:
+        """The weights of the gradients that may be used, with the sums of `mix`; those of others are counted."""
+        weights = torch.zeros_like(mix)
+        for k, usable in fine.items():
+            weights[:, k] = torch.where(usable, mix[:, k], 0)
+            heard = (mix[:, k] != 0) if owners is None else (mix[:, k] != 0) & (owners != k)
+            self.refused[k] += int((~usable & heard).sum())
+        share = mix.sum(1) / weights.sum(1)
+        return weights * torch.where(weights.sum(1) != 0, share, 1)[:, None]
+
+    def compare(self, models: Models, round: Round, samples: int | None = None) -> PairStatistics:
+        sent = self._sent(models, self.honest.to_compare(round, samples), round.steps.start, "compare {}")
+        clients = list(sent)
+        unknown = torch.full((sum(self._sizes),), torch.nan, dtype=models[self.trained[0]].dtype)
+
+        def gradients(i: int, k: int) -> list[Tensor]:
+            fine = all(bool(self._fine(column)[i]) for column in sent[k])
+            return [column[i] if fine else unknown for column in sent[k]]
+
+        rows = [statistics(gradients(i, i), (gradients(i, k) for k in clients)) for i in clients]
+        return pair_statistics(rows, clients, len(self.roster), samples is None)
+
+    def _sent(
+        self, models: Models, batches: dict[int, list[Batch]], step: int, purpose: str = "update"
+    ) -> dict[int, list[Tensor]]:
+        """What each client answers at every model, for each of its batches: [models, P]."""
+        answers = {
+            k: [self.honest.answers(models, k, batch, step, purpose.format(part)) for part, batch in enumerate(parts)]
+            for k, parts in batches.items()
+        }
+        truthful = [columns for k, columns in answers.items() if k not in self.liars]
+        for k in set(self.liars) & set(answers):
+            for part, own in enumerate(answers[k]):
+                victims = torch.stack([columns[part] for columns in truthful]).mean(0) if truthful else own
+                first = own
+                if self.attack.kind == "stale":
+                    first = self.honest.answers(self._first, k, batches[k][part], step)[: len(own)]
+                seen = Seen(own, victims, first, generator(self.honest.seed, k, step, part, "attack"))
+                answers[k][part] = ATTACKS[self.attack.kind](seen)
+        return answers
+
+    def _fine(self, answer: Tensor) -> Tensor:
+        """[models], whether the answer may be used at all."""
+        if answer.shape[1] != sum(self._sizes):
+            return torch.zeros(len(answer), dtype=torch.bool)
+        return answer.isfinite().all(1)

@@ -1,0 +1,101 @@
+"""What draws the clients' batches, and counts them."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from ..problems import Client
+from ..problems.data import Batch, draw, draw_many
+
+#: Numbers in the inputs that are drawn ahead for small models.
+DRAWN_NUMBERS = 2**20
+
+Name = tuple[int, int, str, int]  #: client, step, purpose, size
+
+
+class Batches:
+    """The clients' batches by their names. Those of the current update are kept: asked for again, they are not drawn
+    again."""
+
+    def __init__(self, clients: Sequence[Client], seed: int, size: int) -> None:
+        self.clients, self.seed, self.size = clients, seed, size
+        self.samples = torch.zeros(len(clients), dtype=torch.long)  #: drawn so far, by client
+        self._kept: dict[Name, Batch] = {}
+        self._counted: dict[tuple[int, str], int] = {}  # the first step whose batch is not counted yet
+
+    def begin(self) -> None:
+        """A new round: what was kept for the one before is let go."""
+        self._kept.clear()
+
+    def of(self, asked: Tensor, step: int, *, purpose: str = "update", size: int | None = None) -> dict[int, Batch]:
+        """A batch of every client that is asked."""
+        self._kept = {name: batch for name, batch in self._kept.items() if name[1] >= step}
+        found = {}
+        for k in asked.nonzero().flatten().tolist():
+            name = (k, step, purpose, size or self.size)
+            found[k] = self._kept[name] if name in self._kept else self._draw(*name)
+            self._count(k, range(step, step + 1), purpose, len(found[k][0]))
+            if purpose == "update":
+                self._kept[name] = found[k]
+        return found
+
+    def uncounted(self, client: int, step: int) -> Batch:
+        """A batch of an update to come, which is counted when it is trained on."""
+        return self._draw(client, step, "update", self.size)
+
+    def draw_ahead(self, asked: Tensor, step: int) -> None:
+        """Make the batches of a coming update while the cores are busy, where that takes time."""
+        for k in asked.nonzero().flatten().tolist():
+            if self.clients[k].is_transformed:
+                self._kept[k, step, "update", self.size] = self.uncounted(k, step)
+
+    def to_compare(self, asked: Tensor, step: int, samples: int | None, least: int) -> dict[int, list[Batch]]:
+        """What each client is compared on: a batch of `samples` drawn for it, or the update's batch in two halves.
+
+        A batch too small for halves of `least` samples is one half, and that of the step before the other.
+        """
+        if samples is not None:
+            drawn = self.of(asked, step, purpose="compare", size=samples)
+            return {k: [batch] for k, batch in drawn.items()}
+        batches = self.of(asked, step)
+        if all(len(inputs) >= 2 * least for inputs, _ in batches.values()):
+            return {
+                k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
+                for k, (x, y) in batches.items()
+            }
+        other = self.of(asked, step - 1 if step else 1)
+        return {k: [other[k], batches[k]] for k in batches}
+
+    def equally_large(self, asked: Tensor, size: int | None = None) -> bool:
+        """Whether there are clients asked, and their batches have one size."""
+        return len({self.clients[k].batch(size or self.size) for k in asked.nonzero().flatten().tolist()}) == 1
+
+    def stacked(self, asked: list[int], steps: range) -> Iterator[Batch]:
+        """[asked, b, …] for each update; the first alone, to see how large it is, then many at a time."""
+        ahead, start = 1, steps.start
+        while start < steps.stop:
+            some = range(start, min(start + ahead, steps.stop))
+            drawn = [self._several(k, some) for k in asked]
+            inputs, targets = (torch.stack([batch[part] for batch in drawn], 1) for part in (0, 1))
+            for k in asked:
+                self._count(k, some, "update", inputs.shape[2])
+            yield from zip(inputs, targets, strict=True)
+            ahead, start = max(1, DRAWN_NUMBERS // inputs[0].numel()), some.stop
+
+    def _several(self, client: int, steps: range) -> Batch:
+        kept = self._kept.get((client, steps.start, "update", self.size)) if len(steps) == 1 else None
+        if kept is not None:
+            return kept[0][None], kept[1][None]
+        data = self.clients[client].train
+        return draw_many(data, self.size, seed=self.seed, client=client, steps=steps, purpose="update")
+
+    def _draw(self, client: int, step: int, purpose: str, size: int) -> Batch:
+        return draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
+
+    def _count(self, client: int, steps: range, purpose: str, size: int) -> None:
+        """Enter the batches of these steps in the ledger; one that serves several times in a round counts once."""
+        fresh = steps.stop - max(steps.start, self._counted.get((client, purpose), 0))
+        if fresh > 0:
+            self._counted[client, purpose] = steps.stop
+            self.samples[client] += fresh * size

@@ -1,0 +1,65 @@
+"""Many models as one value: stacked tensors by name."""
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+#: M models, stacked: name → [M, *shape]. Holds parameters and buffers alike.
+Models = dict[str, Tensor]
+
+
+def stack(model: nn.Module, copies: int) -> Models:
+    """`copies` models that start from the same point."""
+    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor.detach().expand(copies, *tensor.shape).clone() for name, tensor in state.items()}
+
+
+def row(models: Models, number: int) -> Models:
+    """Model `number` of the stack, without the stack's dimension."""
+    return {name: tensor[number] for name, tensor in models.items()}
+
+
+def pick(models: Models, rows: Tensor) -> Models:
+    """The models of these rows, as a stack."""
+    return {name: tensor[rows] for name, tensor in models.items()}
+
+
+def mean(models: Models, weights: Tensor) -> Models:
+    """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's."""
+    return {
+        name: torch.einsum("n,n...->...", weights.double(), tensor.double())[None].to(tensor.dtype)
+        if tensor.is_floating_point()
+        else tensor[:1].clone()
+        for name, tensor in models.items()
+    }
+
+
+def repeat(models: Models, copies: int) -> Models:
+    """A stack of one, `copies` times."""
+    return {name: tensor.expand(copies, *tensor.shape[1:]).clone() for name, tensor in models.items()}
+
+
+def plus(gradients: Models, term: Models) -> Models:
+    """The gradients with a term added to those it names; buffers pass unchanged."""
+    return {name: tensor + term[name] if name in term else tensor for name, tensor in gradients.items()}
+
+
+def by_row(numbers: Tensor, like: Tensor) -> Tensor:
+    """[M] shaped so that it multiplies the rows of `like`."""
+    return numbers.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+
+
+def where_rows(rows: Tensor, these: Tensor, others: Tensor) -> Tensor:
+    """These tensor's rows where `rows` [M] is true, the other's elsewhere."""
+    return torch.where(rows.view(-1, *[1] * (these.dim() - 1)), these, others)
+
+
+def trained_names(model: nn.Module) -> list[str]:
+    return [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def flat(gradients: Iterable[Tensor]) -> Tensor:
+    """One gradient as one vector, in at least single precision, so that squares do not overflow."""
+    vector = torch.cat([gradient.flatten() for gradient in gradients])
+    return vector.float() if vector.dtype in (torch.float16, torch.bfloat16) else vector

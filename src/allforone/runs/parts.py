@@ -1,0 +1,126 @@
+"""From names and options to the parts of a run: problem, algorithm, optimizer."""
+
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from ..algorithms import ALGORITHMS, Algorithm
+from ..errors import InputError, blaming, suggest
+from ..fleet import Optimizer
+from ..problems import PROBLEMS, Problem
+from ..theory import SCHEDULES, constants_of, known_constants
+from ..theory import scheduler as theory_scheduler
+from .config import Choice, checked_options
+
+Part = TypeVar("Part")
+
+
+def load_problem(choice: Choice, seed: int) -> Problem:
+    """A problem by its name, or from the user's file: `my_file.py:problem`."""
+    return _load(choice, PROBLEMS, Problem, "problem", {"seed": seed})
+
+
+def load_algorithm(choice: Choice) -> Algorithm:
+    """An algorithm by its name, or from the user's file: `my_file.py:algorithm`."""
+    return _load(choice, ALGORITHMS, Algorithm, "algorithm", {})  # type: ignore[type-abstract]
+
+
+def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str, more: dict[str, Any]) -> Part:
+    name = choice.name or ""
+    path, colon, attribute = name.rpartition(":")
+    if not colon:
+        make = known(table, name, what, f", or your own as my_file.py:{what}")
+    else:
+        make = _from_file(Path(path), attribute, what)
+        if isinstance(make, kind):
+            if choice.options:
+                raise InputError(f"{name} is made already, so it takes no options; make it a function to give it some")
+            return make
+    if not callable(make):
+        raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.{kind.__name__} or make one")
+    given = checked_options(make, choice.options, f"{what} {name}")
+    takes = inspect.signature(make).parameters
+    with blaming(f"{what} {name} failed"):
+        made = make(**given, **{key: value for key, value in more.items() if key in takes})
+    if not isinstance(made, kind):
+        raise InputError(f"{name} gave {type(made).__name__}: it must return an allforone.{kind.__name__}")
+    return made
+
+
+def _from_file(path: Path, attribute: str, what: str) -> Any:
+    if not path.is_file():
+        raise InputError(f"{path}: no such file; a {what} of your own is given as path/to/file.py:name")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
+    with blaming(f"{path}: could not be loaded"):
+        spec.loader.exec_module(module)
+    if not hasattr(module, attribute):
+        raise InputError(f"{path} has no '{attribute}'; {suggest(attribute, [n for n in vars(module) if n[0] != '_'])}")
+    return getattr(module, attribute)
+
+
+def known(table: Mapping[str, Any], name: str | None, what: str, or_else: str = "") -> Any:
+    if name not in table:
+        raise InputError(f"unknown {what} '{name}'; {suggest(name or '', table)}{or_else}")
+    return table[str(name)]
+
+
+def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: int | None) -> Choice:
+    """The same schedule with all constants that it needs: those given, else those known of the problem."""
+    known(SCHEDULES, choice.name, "schedule")
+    takes, given = constants_of(str(choice.name)), choice.options
+    for name, value in given.items():
+        if name not in takes:
+            raise InputError(f"schedule {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+            raise InputError(f"schedule {choice.name}: {name} is {value!r}: must be a number above 0")
+    exact = known_constants(problem, seed, batch_size)
+    found = exact.for_schedule() if exact else {}
+    if problem.smoothness:
+        found["smoothness"] = problem.smoothness
+    missing = [name for name, optional in takes.items() if not optional and name not in {*given, *found}]
+    if missing:
+        raise InputError(
+            f"schedule {choice.name}: {', '.join(missing)} of {problem.name} not known; give numbers, as in "
+            f"{choice.name}:{missing[0]}=0.1; `allforone theory plan` has estimates"
+        )
+    return Choice(name=choice.name, **{name: found[name] for name in takes if name in found} | given)
+
+
+def build_optimizer(
+    optimizer: Choice, scheduler: Choice | None, schedule: Choice | None = None, rounds: int = 1, inner: int = 1
+) -> Optimizer:
+    """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name; or a schedule, resolved."""
+    make = _torch_class(torch.optim, torch.optim.Optimizer, optimizer, "optimizer")
+    if schedule is not None:
+        return Optimizer(make, theory_scheduler(str(schedule.name), schedule.options, rounds * inner, inner))
+    if scheduler is None:
+        return Optimizer(make)
+    lr_scheduler = torch.optim.lr_scheduler
+    return Optimizer(make, _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler"))
+
+
+def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:
+    classes = {
+        name: value
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, kind) and value is not kind and name[0] != "_"
+    }
+    made = known(classes, choice.name, what)
+    takes = [name for name in inspect.signature(made).parameters if name not in ("params", "optimizer")]
+    for name, value in choice.options.items():
+        if name not in takes:
+            raise InputError(f"{what} {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
+        if name == "lr" and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+            raise InputError(f"{what} {choice.name}: lr is {value!r}: the step size must be a number above 0")
+    return partial(made, **choice.options)
