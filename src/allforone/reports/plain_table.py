@@ -6,7 +6,7 @@ from typing import Any
 
 from ..errors import InputError, suggest
 from . import style
-from .table import COLUMNS, Cell, cells
+from .comparison_table import Cell, all_digits, cells
 
 FORMATS = ("terminal", "markdown", "latex", "csv")
 LATEX = {
@@ -35,7 +35,7 @@ def markdown(summary: dict[str, Any]) -> str:
         return text.replace("|", "\\|")
 
     titles, rows = cells(summary)
-    lines = [["algorithm", *titles], ["---", *["---:"] * len(titles)]]
+    lines = [["algorithm", *map(cell, titles)], ["---", *["---:"] * len(titles)]]
     lines += [
         [cell(style.label(name)), *(f"**{c.text}**" if c.best else c.text for c in row)] for name, row in rows.items()
     ]
@@ -62,28 +62,6 @@ def escaped(text: str) -> str:
 
 
 def comma_separated(summary: dict[str, Any]) -> str:
-    """All digits, for further computing; an accuracy is a share."""
-    keys = [key for key in COLUMNS if all(row[key] is not None for row in summary["algorithms"].values())]
-    parts = ("mean", "std", "worst_client")
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(
-        [
-            "algorithm",
-            *(f"{key}_{part}" for key in keys for part in parts),
-            "gradient_samples_per_client",
-            "seconds",
-            "seeds",
-        ]
-    )
-    for name, row in summary["algorithms"].items():
-        writer.writerow(
-            [
-                name,
-                *(row[key][part] for key in keys for part in parts),
-                row["gradient_samples_per_client"],
-                row["seconds"],
-                " ".join(map(str, row["seeds"])),
-            ]
-        )
+    csv.writer(file, lineterminator="\n").writerows(all_digits(summary))
     return file.getvalue()
