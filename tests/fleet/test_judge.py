@@ -29,11 +29,11 @@ def auc(output, target):
 
 
 def client(seed):
-    """The later a sample stands, the larger its inputs: parts of the data are not like the whole."""
-    random = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(SAMPLES, FEATURES, generator=random) + torch.linspace(-0.1, 0.1, SAMPLES)[:, None]
-    risk = inputs.mean(1) * FEATURES**0.5 + torch.linspace(2, -2, SAMPLES)
-    event = (risk + torch.randn(SAMPLES, generator=random) > 0).float()
+    """The later a sample stands, the larger are its inputs and the rarer the events: parts are not like the whole."""
+    random, drift = torch.Generator().manual_seed(seed), torch.linspace(-2, 2, SAMPLES)
+    noise = torch.randn(SAMPLES, FEATURES, generator=random)
+    inputs = noise + drift[:, None] / FEATURES**0.5
+    event = (noise.sum(1) / FEATURES**0.5 - drift > 0).float()
     data = inputs, torch.stack([torch.rand(SAMPLES, generator=random), event], 1)
     return afo.Client(data, data)
 
