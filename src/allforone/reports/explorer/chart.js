@@ -53,7 +53,7 @@ function lineChart(
     percent = q?.percent && !log;
   box.replaceChildren();
   if (!shown.length) {
-    box.append(make("p", {class: "note"}, "Nothing to draw yet."));
+    box.append(make("p", {class: "note"}, "Nothing is known of this."));
     return;
   }
   const xs = known(shown.flatMap(line => line.x)),
