@@ -20,10 +20,12 @@ from .reports import FORMATS, draw_figures, plain_table, remarks, server, termin
 from .runs import (
     Comparison,
     Folder,
-    Round,
+    Record,
+    execute,
     export_client,
     pairs,
     parse,
+    parse_seeds,
     plan,
     prepare,
     read_comparison,
@@ -33,8 +35,6 @@ from .runs import (
 )
 from .runs import compare as run_comparison
 from .runs import resume as resume_run
-from .runs import seeds as parse_seeds
-from .runs import train as train_run
 from .tensorboard import require_tensorboard, scalars
 
 app = typer.Typer(
@@ -159,14 +159,14 @@ def settings(
 
 
 @contextmanager
-def watched(run: Path, rounds: int, tensorboard: bool) -> Iterator[Callable[[Round], None]]:
+def watched(run: Path, rounds: int, tensorboard: bool) -> Iterator[Callable[[Record], None]]:
     """Progress on the terminal and, if asked, scalars in RUN/tensorboard."""
     with ExitStack() as stack:
         watchers = [stack.enter_context(follow(rounds))]
         if tensorboard:
             watchers.append(stack.enter_context(scalars(run / "tensorboard")))
 
-        def on_round(round: Round) -> None:
+        def on_round(round: Record) -> None:
             for watch in watchers:
                 watch(round)
 
@@ -236,10 +236,9 @@ def run(
     name = Path(problem.rpartition(":")[0]).stem if ":" in problem else problem
     path = out or Path("out") / f"{name}-{checked.algorithm.name}-{checked.seed}"
     refuse_used(path)
-    parts, resolved = prepare(checked)
-    folder = Folder.create(path, resolved.model_dump(exclude_none=True), parts.fleet.problem)
-    with stoppable(f"allforone resume {path}"), watched(path, parts.rounds, tensorboard) as on_round:
-        train_run(parts, folder, on_round)
+    parts = prepare(checked)
+    with stoppable(f"allforone resume {path}"), watched(path, int(parts.config.rounds or 0), tensorboard) as on_round:
+        execute(parts, path, on_round=on_round)
     show_run(path)
 
 

@@ -15,8 +15,7 @@ from .errors import InputError, stoppable
 from .paper.tables import Table as Rows
 from .progress import follow_many
 from .reports.plain_table import escaped
-from .runs import Comparison
-from .runs import seeds as parse_seeds
+from .runs import Comparison, parse_seeds
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -28,8 +28,6 @@ def follow(rounds: int, shown: bool | None = None) -> Iterator[Callable[[Record]
 
         def on_round(round: Record) -> None:
             numbers = f"loss {float(round.evaluation.loss.mean()):.4g}"
-            if round.evaluation.accuracy is not None:
-                numbers += f"  accuracy {100 * float(round.evaluation.accuracy.mean()):.1f} %"
             if round.info is not None:
                 others = float((round.info.weights != 0).sum(1).double().mean()) - 1
                 numbers += f"  collaborators {max(0.0, others):.1f}"

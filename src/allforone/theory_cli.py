@@ -20,7 +20,6 @@ from .theory import (
     Constants,
     bounds,
     estimate,
-    follow,
     known_constants,
     largest_weight_sum,
     of_quadratics,
@@ -28,6 +27,7 @@ from .theory import (
     quadratics,
     sufficient_cluster,
     sufficient_variance,
+    trajectory,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Who can help whom, how far and how fast: the paper's theory, corrected.")
@@ -134,8 +134,9 @@ def bound(
             f"{run}: the constants of {config.problem.name} are not known, so there is no exact bound; it "
             "needs least squares on Gaussian streams, as `synthetic`. Estimates: `allforone theory plan`"
         )
-    parts, _ = prepare(config)
-    found = follow(parts.fleet, parts.algorithm, parts.optimizer, parts.rounds, parts.inner)
+    parts = prepare(config)
+    fleet, algorithm = parts.assemble()
+    found = trajectory(fleet, algorithm, parts.optimizer, int(parts.config.rounds or 1), int(parts.config.inner or 1))
     table = plain_table("update", "measured", "theorem 1", "sharper", "noise / alone")
     last = len(found.excess) - 1
     for update in sorted({round(last * part / 5) for part in range(6)}):
