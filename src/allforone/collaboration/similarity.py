@@ -29,8 +29,8 @@ class Estimator(ABC):
 
     def messages(self, round: Round, partners: int) -> int | None:
         """Models and gradients that it sends in a round, beyond those of the updates, whose `partners` ordered pairs of
-        clients have each other's models already; None where that is not known."""
-        return None
+        clients have each other's models already; by default none, as of one that asks nobody. None: not known."""
+        return 0
 
 
 def similarity(distance: Tensor, norm: Tensor) -> Tensor:
