@@ -49,6 +49,14 @@ class FreshSamples(Estimator):
     """r̂_ik = (1 − Z_ik / Z_i)₊ from `samples` fresh samples per client, apart from those of the update: the paper's.
 
     Noise is in both Z: near the optimum r̂ is mostly noise. And the samples are not free; the fleet counts them.
+
+    Args:
+        samples: per client and round.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.AllForOne(afo.binary(0.2), afo.FreshSamples(64)).name
+        'all-for-one-binary'
     """
 
     samples: int = 512
