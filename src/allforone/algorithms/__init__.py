@@ -1,7 +1,6 @@
 """How the models are updated. One file each, `init` and `step`."""
 
-from collections.abc import Callable
-
+from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS
 from ..collaboration import Online, Paper, binary, continuous
 from .all_for_one import AllForOne, Weighting, default_weighting
 from .apfl import Apfl
@@ -35,25 +34,6 @@ def fedavg(proximal: float = 0.0) -> FedAvg:
 def fedavg_finetune(proximal: float = 0.0, finetune: int = 5) -> FedAvg:
     return FedAvg(proximal, finetune)
 
-
-#: name on the command line → function from options to an algorithm
-ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "all-for-one": all_for_one,
-    "all-for-one-binary": all_for_one_binary,
-    "all-for-one-continuous": all_for_one_continuous,
-    "oracle": Oracle,
-    "local": Local,
-    "fedavg": fedavg,
-    "ditto": Ditto,
-    "cobo": CoBo,
-    "wga-bc": WgaBc,
-    "apfl": Apfl,
-    "fedavg-finetune": fedavg_finetune,
-    "ifca": Ifca,
-}
-
-#: All-for-one, and what the paper compares it with
-PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
 
 __all__ = [
     "ALGORITHMS",
