@@ -8,7 +8,7 @@ import typer
 
 from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS, absolute
 from ..errors import stoppable
-from .options import Settings, with_settings
+from .options import SEEDS, SeedList, Settings, with_settings
 from .report import Weighted, show_comparison
 
 
@@ -22,9 +22,7 @@ def compare(
             "your own as [bold]my_file.py:algorithm[/]."
         ),
     ] = "all",
-    seeds: Annotated[
-        str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")
-    ] = "127,496,1729",
+    seeds: SeedList = SEEDS,
     out: Annotated[Path | None, typer.Option(help="A new folder; by default out/compare-PROBLEM.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what --out holds already.")] = False,
     weighted: Weighted = False,

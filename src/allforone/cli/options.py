@@ -29,6 +29,8 @@ ProblemOptions = Annotated[
     list[str] | None,
     typer.Option("-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated."),
 ]
+SeedList = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")]
+SEEDS = "127,496,1729"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import typer
 from ..catalogue import DATA_SETS, FORMATS
 from ..errors import InputError, stoppable
 from . import theory
+from .options import SEEDS, SeedList
 from .screen import say, screen, show
 
 if TYPE_CHECKING:
@@ -25,11 +26,10 @@ app = typer.Typer(
 )
 
 Quick = Annotated[bool, typer.Option("--quick", help="A small version of each, in minutes, in OUT/quick.")]
-Seeds = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")]
 Out = Annotated[Path, typer.Option(help="Where runs, figures and tables go.")]
 Problems = Annotated[str, typer.Option(help=f"Of {', '.join(DATA_SETS)}, those to be shown, separated by commas.")]
 
-SEEDS, OUT, ALL = "127,496,1729", Path("out/paper"), ",".join(DATA_SETS)
+OUT, ALL = Path("out/paper"), ",".join(DATA_SETS)
 SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 
 
@@ -40,7 +40,7 @@ def figure1(quick: Quick = False, out: Out = OUT) -> None:
 
 
 @app.command()
-def figure2(quick: Quick = False, seeds: Seeds = SEEDS, out: Out = OUT) -> None:
+def figure2(quick: Quick = False, seeds: SeedList = SEEDS, out: Out = OUT) -> None:
     """The synthetic problem in two and ten dimensions. Example: allforone paper figure2 --quick"""
     from ..paper import draw_synthetic
 
@@ -50,7 +50,7 @@ def figure2(quick: Quick = False, seeds: Seeds = SEEDS, out: Out = OUT) -> None:
 
 
 @app.command()
-def figure3(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
+def figure3(quick: Quick = False, seeds: SeedList = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
     """Loss and accuracy on the real data sets. Example: allforone paper figure3 --problems heart-disease"""
     from ..paper import draw_real
 
@@ -59,13 +59,13 @@ def figure3(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = ALL
 
 
 @app.command()
-def table2(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
+def table2(quick: Quick = False, seeds: SeedList = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
     """Accuracy and loss: paper, ours, as published. Example: allforone paper table2 --problems heart-disease"""
     _table("table2", quick, seeds, problems, out, deviations=False)
 
 
 @app.command()
-def table3(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
+def table3(quick: Quick = False, seeds: SeedList = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
     """Standard deviations over clients and seeds. Example: allforone paper table3 --problems heart-disease"""
     _table("table3", quick, seeds, problems, out, deviations=True)
 
@@ -83,7 +83,7 @@ def settings(quick: Quick = False, out: Out = OUT) -> None:
 
 
 @app.command("all")
-def everything(quick: Quick = False, seeds: Seeds = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
+def everything(quick: Quick = False, seeds: SeedList = SEEDS, problems: Problems = ALL, out: Out = OUT) -> None:
     """All of them, one after another. Example: allforone paper all --quick --seeds 1"""
     figure1(quick, out)
     settings(quick, out)
