@@ -128,7 +128,7 @@ def _named(text: str | None, flag: str) -> dict[str, Any]:
     if text is None:
         return {}
     name, options = split_options(text)
-    return {"name": name, **pairs(options, flag)}
+    return {**pairs(options, flag), "name": name}
 
 
 def _choice(value: Any) -> dict[str, Any]:
@@ -148,11 +148,12 @@ def with_settings(command: Callable[..., None]) -> Callable[..., None]:
     ]
 
     @wraps(command)
-    def told(**given: Any) -> None:
+    def with_one_value(**given: Any) -> None:
         settings = Settings(**{field.name: given.pop(field.name) for field in fields(Settings)})
         command(settings=settings, **given)
 
     signature = inspect.signature(command)
     places = [shared if name == "settings" else [place] for name, place in signature.parameters.items()]
-    told.__signature__ = signature.replace(parameters=[place for group in places for place in group])  # type: ignore[attr-defined]
-    return told
+    signature = signature.replace(parameters=[place for group in places for place in group])
+    with_one_value.__signature__ = signature  # type: ignore[attr-defined]
+    return with_one_value
