@@ -89,11 +89,16 @@ def check_algorithm(algorithm: Algorithm, problem: Problem | None = None) -> Non
     _check_description(algorithm)
     absent = [tuple(bool((k + r) % 3) for k in range(n)) for r in range(6)]
     for table in ([(True,) * n] * 4, absent, [(True,) * n, (False,) * n, (True,) * n]):
-        fleet = Loop(problem, seed=3, participation=lambda step, table=table: table[step // 2])
+        fleet = Loop(problem, seed=3, participation=partial(_by_table, table))
         state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
         for number in range(len(table)):
             state = _check_round(algorithm, state, fleet, number)
     _check_fleets_agree(algorithm, problem, absent)
+
+
+def _by_table(table: Sequence[Sequence[bool]], step: int) -> Sequence[bool]:
+    """Who is there, where a round has two steps; the table is gone through again and again."""
+    return table[step // 2 % len(table)]
 
 
 def _check_round(algorithm: Algorithm, state: State, fleet: Loop, number: int) -> State:
@@ -130,7 +135,7 @@ def _check_description(algorithm: Algorithm) -> None:
 def _check_fleets_agree(algorithm: Algorithm, problem: Problem, table: Sequence[Sequence[bool]]) -> None:
     ends = []
     for make in (Stacked, Loop):
-        fleet = make(problem, seed=3, participation=lambda step: table[step // 2])
+        fleet = make(problem, seed=3, participation=partial(_by_table, table))
         state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
         for number in range(len(table)):
             round = fleet.begin(number + 1, range(2 * number, 2 * number + 2))
@@ -155,8 +160,9 @@ def check_fleet(make: MakeFleet, exact: bool = False) -> None:
     tables = [[True, True, True, True], [True, False, True, True], [False, False, False, False]]
     for model in (None, with_batch_norm):
         problem = small_problem(model)
-        options = {"seed": 3, "batch_size": 4, "participation": lambda step: tables[step // 2 % 3]}
-        ours, plain = make(problem, **options), Loop(problem, **options)
+        ours, plain = (
+            kind(problem, seed=3, batch_size=4, participation=partial(_by_table, tables)) for kind in (make, Loop)
+        )
         assert [*ours.roster] == [*plain.roster], "the roster is another"
         assert ours.trained == plain.trained and ours.smoothness == plain.smoothness
         for number in range(4):

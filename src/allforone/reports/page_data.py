@@ -10,8 +10,8 @@ import polars
 from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
 from ..runs.summary import LEAST_EXCESS
 from . import style
+from .comparison_table import cells
 from .cost import cost
-from .table import cells
 
 MOST_FRAMES = 120  # of who listened to whom, per run
 LEAST_FRAMES = 6

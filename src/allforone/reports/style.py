@@ -1,5 +1,7 @@
 """One look for all figures: a colour and a name for every algorithm, told apart by the colour-blind too (Okabe–Ito)."""
 
+from ..catalogue import split_options
+
 COLOURS = {
     "all-for-one": "#B2182B",
     "all-for-one-binary": "#0072B2",
@@ -36,7 +38,7 @@ LABELS = {
 
 def label(algorithm: str) -> str:
     """`ditto:as_published=true` is «Ditto, as published»."""
-    name, *options = algorithm.split(":")
+    name, options = split_options(algorithm)
     said = [option.removesuffix("=true").replace("_", " ").replace("=", " ") for option in options]
     return ", ".join([LABELS.get(name, name), *said])
 

@@ -1,67 +1,97 @@
-"""The table of a comparison: its cells, and the terminal's rendering of them."""
+"""A table, written for the terminal, as Markdown, as LaTeX (booktabs) and as CSV."""
 
-from typing import Any, NamedTuple
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from rich import box
-from rich.table import Table
+from rich.table import Table as TerminalTable
+from rich.text import Text
 
-#: key in the summary → (title, whether lower is better, factor, format)
-COLUMNS = {
-    "log10_excess_loss": ("log10 excess", True, 1, ".1f"),
-    "test_accuracy": ("accuracy %", False, 100, ".1f"),
-    "test_loss": ("loss", True, 1, ".2f"),
+LATEX = {
+    "\\": r"\textbackslash{}",
+    "&": r"\&",
+    "%": r"\%",
+    "$": r"\$",
+    "#": r"\#",
+    "_": r"\_",
+    "{": r"\{",
+    "}": r"\}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "±": r"$\pm$",
 }
 
 
 class Cell(NamedTuple):
     text: str
-    best: bool = False  #: of the algorithms that do not know the true clusters
+    best: bool = False
 
 
-def cells(summary: dict[str, Any]) -> tuple[list[str], dict[str, list[Cell]]]:
-    """The titles, and each algorithm's cells."""
-    rows = summary["algorithms"]
-    keys = [key for key in COLUMNS if all(row[key] is not None for row in rows.values())]
-    if keys[0] == "log10_excess_loss":  # says all that the plain loss would
-        keys.remove("test_loss")
-    winners = {key: _best(rows, key) for key in keys}
-    titles = [COLUMNS[key][0] for key in keys]
-    titles.insert(1, "worst")
-    return [*titles, "samples", "s"], {name: _row(name, row, keys, winners) for name, row in rows.items()}
+class Table(NamedTuple):
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    title: str = ""  #: shown on the terminal only: elsewhere the text around the table says it
+    caption: str = ""  #: shown below, except in CSV
+    prose: bool = False  #: whether the columns after the first hold words and not numbers
 
 
-def _best(rows: dict[str, Any], key: str) -> str:
-    candidates = {name: row for name, row in rows.items() if name != "oracle"} or rows
-    sign = 1 if COLUMNS[key][1] else -1
-    return str(min(candidates, key=lambda name: sign * candidates[name][key]["mean"]))
+def plain(rows: Iterable[Iterable[str]]) -> list[list[Cell]]:
+    """Rows of which no cell is better than another."""
+    return [[Cell(text) for text in row] for row in rows]
 
 
-def _row(name: str, row: dict[str, Any], keys: list[str], winners: dict[str, str]) -> list[Cell]:
-    def number(key: str, part: str) -> str:
-        _, _, factor, form = COLUMNS[key]
-        return format(factor * row[key][part], form)
-
-    found = [Cell(f"{number(key, 'mean')} ± {number(key, 'std')}", winners[key] == name) for key in keys]
-    found.insert(1, Cell(number(keys[0], "worst_client")))
-    return [*found, Cell(f"{row['gradient_samples_per_client']:.0f}"), Cell(f"{row['seconds']:.2f}")]
-
-
-def terminal_table(summary: dict[str, Any]) -> Table:
-    weighted = ", weighted by data" if summary["weighted_by_data"] else ""
-    table = Table(
+def terminal(table: Table) -> TerminalTable:
+    made = TerminalTable(
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
         pad_edge=False,
-        title=summary["problem"],
+        title=Text(table.title, "table.title") if table.title else None,
         title_justify="left",
-        caption=f"Each client's own model on its own test data, mean ± std over clients and seeds{weighted}. "
-        "worst: the worst client. samples: drawn per client, those for estimation included.",
+        caption=Text(table.caption, "table.caption") if table.caption else None,
         caption_justify="left",
     )
-    titles, rows = cells(summary)
-    table.add_column("algorithm", no_wrap=True)
-    for title in titles:
-        table.add_column(title, justify="right", no_wrap=True)
-    for name, row in rows.items():
-        table.add_row(name, *(f"[bold green]{cell.text}[/]" if cell.best else cell.text for cell in row))
-    return table
+    for place, head in enumerate(table.heads):
+        made.add_column(Text(head), justify="left" if place == 0 or table.prose else "right", overflow="fold")
+    for row in table.rows:
+        made.add_row(*(Text(cell.text, "bold green" if cell.best else "") for cell in row))
+    return made
+
+
+def markdown(table: Table) -> str:
+    def written(cell: Cell) -> str:
+        text = cell.text.replace("|", "\\|")
+        return f"**{text}**" if cell.best else text
+
+    heads = [Cell(head) for head in table.heads]
+    rule = [Cell("---" if place == 0 or table.prose else "---:") for place in range(len(heads))]
+    lines = ["| " + " | ".join(map(written, row)) + " |\n" for row in (heads, rule, *table.rows)]
+    return "".join([*lines, f"\n{table.caption}\n" if table.caption else ""])
+
+
+def latex(table: Table) -> str:
+    """Needs \\usepackage{booktabs}."""
+
+    def written(cell: Cell) -> str:
+        return rf"\textbf{{{escaped(cell.text)}}}" if cell.best else escaped(cell.text)
+
+    head, *body = (
+        "  " + " & ".join(map(written, row)) + " \\\\\n" for row in (list(map(Cell, table.heads)), *table.rows)
+    )
+    columns = "l" + ("l" if table.prose else "r") * (len(table.heads) - 1)
+    below = f"\\par\\smallskip{{\\small {escaped(table.caption)}\\par}}\n" if table.caption else ""
+    return (
+        f"\\begin{{tabular}}{{{columns}}}\n  \\toprule\n{head}  \\midrule\n{''.join(body)}  \\bottomrule\n"
+        f"\\end{{tabular}}\n{below}"
+    )
+
+
+def escaped(text: str) -> str:
+    return "".join(LATEX.get(letter, letter) for letter in text)
+
+
+def comma_separated(table: Table) -> str:
+    file = io.StringIO()
+    csv.writer(file, lineterminator="\n").writerows([table.heads, *([cell.text for cell in row] for row in table.rows)])
+    return file.getvalue()
