@@ -13,7 +13,7 @@ from .errors import InputError
 from .fleet import Make, Participation, Schedule
 from .problems import Client, Loss, Metric, Problem, accuracy
 from .problems.data import Finite
-from .progress import follow
+from .progress import progress_of_run
 from .reports import write_report
 from .runs import PYTHON, Comparison, FinishedRun, Given, Result, carried, execute, export_module, parse, prepare
 
@@ -129,7 +129,7 @@ def train(
     )
     given = Given(problem, algorithm, optimizer, scheduler, participation)
     run = prepare(config, given)
-    with follow(run.config.rounds or 0, run.config.metrics, progress) as on_round:
+    with progress_of_run(run.config.rounds or 0, run.config.metrics, progress) as on_round:
         result = execute(run, None if out is None else Path(out), resume=resume, on_round=on_round)
     return Trained(**vars(result))
 

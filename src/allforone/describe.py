@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor, nn
 
 #: How deep attributes of attributes are looked into.
-DEPTH = 4
+DEPTH = 6
 
 
 def described(value: Any, depth: int = DEPTH) -> Any:

@@ -21,7 +21,9 @@ COLUMNS = (
 
 
 @contextmanager
-def follow(rounds: int, metrics: Readings | None, shown: bool | None = None) -> Iterator[Callable[[Record], None]]:
+def progress_of_run(
+    rounds: int, metrics: Readings | None, shown: bool | None = None
+) -> Iterator[Callable[[Record], None]]:
     """The rounds of one run; `metrics` says how its own are read."""
     console = Console(stderr=True)
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
@@ -49,7 +51,7 @@ def numbers(record: Record, metrics: Readings | None) -> str:
 
 
 @contextmanager
-def follow_many(jobs: list[Job], shown: bool | None = None) -> Iterator[Callable[[JobProgress], None]]:
+def progress_of_comparison(jobs: list[Job], shown: bool | None = None) -> Iterator[Callable[[JobProgress], None]]:
     """All runs of a comparison, and the one that reported last."""
     console = Console(stderr=True)
     totals = {number: job.config.rounds or 1 for number, job in enumerate(jobs)}

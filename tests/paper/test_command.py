@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from allforone.fleet import Stacked
-from allforone.paper import EXPERIMENTS, Scores, printed, scores, side_by_side
+from allforone.paper import EXPERIMENTS, Scores, by_problem, printed, scores, side_by_side
 from allforone.paper.scores import judged_on_training_data, train_scores
 from allforone.problems import digits
 from allforone.runs import Comparison, Folder, execute, parse, prepare, read_run
@@ -86,9 +86,22 @@ def test_train_scores_are_of_all_training_data_without_augmentation_and_are_kept
 def test_deviations_stand_where_means_stood_and_the_paper_prints_none_for_losses():
     score = Scores((90.0, 80.0), (1.0, 2.0), (-1.0, -0.5), (0.1, 0.2))
     means, deviations = (side_by_side({"mnist": {"local": score}}, std) for std in (False, True))
-    assert means["accuracy %"][1] == ["Local", "100.0 / 99.1", "90.0 / 80.0", "–"]
-    assert deviations["accuracy %"][1] == ["Local", "0.0 / 0.4", "1.0 / 2.0", "–"]
-    assert deviations["log10 loss"][1] == ["Local", "–", "0.10 / 0.20", "–"]
+
+    def first(table):
+        return [cell.text for cell in table.rows[0]]
+
+    assert first(means["accuracy %"]) == ["Local", "100.0 / 99.1", "90.0 / 80.0", "–"]
+    assert first(deviations["accuracy %"]) == ["Local", "0.0 / 0.4", "1.0 / 2.0", "–"]
+    assert first(deviations["log10 loss"]) == ["Local", "–", "0.10 / 0.20", "–"]
+
+
+def test_on_a_terminal_every_problem_has_a_table_of_its_own():
+    score = Scores((90.0, 80.0), (1.0, 2.0), (-1.0, -0.5), (0.1, 0.2))
+    wide = side_by_side({"mnist": {"local": score}, "ixi": {"local": score}})["accuracy %"]
+    mnist, ixi = by_problem(wide)
+    assert (mnist.title, ixi.title) == ("Mnist: accuracy %", "Ixi: accuracy %")
+    assert [*mnist.heads] == [*ixi.heads] == ["train / test", "paper", "ours", "as published"]
+    assert [cell.text for cell in ixi.rows[0]] == ["Local", "97.3 / 97.3", "90.0 / 80.0", "–"]
 
 
 def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_those_of_whom_it_is_known(tmp_path):
@@ -110,8 +123,8 @@ def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_t
 
 def test_what_their_authors_ran_stands_in_the_row_of_the_baseline():
     ours, theirs = (Scores((value, value), (0, 0), (0, 0), (0, 0)) for value in (90.0, 80.0))
-    (line,) = side_by_side({"mnist": {"ditto": ours, "ditto-as-published": theirs}})["accuracy %"][1:]
-    assert line == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0"]
+    (line,) = side_by_side({"mnist": {"ditto": ours, "ditto-as-published": theirs}})["accuracy %"].rows
+    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0"]
 
 
 def test_what_the_paper_prints_is_copied_right():

@@ -14,7 +14,8 @@ from torch import nn
 
 import allforone as afo
 from allforone import progress, tensorboard
-from allforone.reports import draw_figures, plain_table, terminal_table, write_report
+from allforone.catalogue import FORMATS
+from allforone.reports import comparison_table, draw_figures, write_report
 from allforone.reports.comparison_table import cells
 from allforone.runs import Comparison, Folder, Given, execute, parse, prepare, read_comparison, read_run, summarise
 from allforone.runs.quantities import EXCESS, LOSS, quantities
@@ -90,19 +91,19 @@ def test_what_is_unknown_of_one_client_is_null_and_the_mean_is_over_the_others(f
 
 
 def test_tables_have_a_column_for_each_in_every_format(folder, capsys):
-    summary = summarise(read_comparison(folder))
-    Console(width=120).print(terminal_table(summary))
-    shown = capsys.readouterr().out
-    head = next(line for line in shown.splitlines() if "algorithm" in line)
-    titles, rows = cells(summary)
+    comparison = read_comparison(folder)
+    printed = {form: write(comparison_table(comparison, form=form)) for form, write in FORMATS.items()}
+    titles, rows = cells(summarise(comparison))
     assert titles == ["accuracy %", "worst", "loss", "wrong <answers> %", "AUC", "samples", "s"]
-    assert head.split() == " ".join(["algorithm", *titles]).split()
     wrong = 100 * np.array(final(folder, "local", "wrong <answers>"))
     assert rows["local"][3].text == f"{wrong.mean():.2f} ± {wrong.std():.2f}"
-    for form in ("markdown", "latex"):
-        assert "AUC" in plain_table(summary, form)
-    line = next(csv.DictReader(io.StringIO(plain_table(summary, "csv"))))
-    assert float(line["test_AUC_mean"]) == summary["algorithms"]["all-for-one"]["test_AUC"]["mean"]
+    Console(width=120).print(printed["terminal"])
+    head = next(line for line in capsys.readouterr().out.splitlines() if "algorithm" in line)
+    assert head.split() == " ".join(["algorithm", *titles]).split()
+    assert "wrong <answers> % | AUC" in printed["markdown"]
+    assert r"wrong <answers> \% & AUC" in printed["latex"]
+    line = next(csv.DictReader(io.StringIO(printed["csv"])))
+    assert float(line["test_AUC_mean"]) == summarise(comparison)["algorithms"]["all-for-one"]["test_AUC"]["mean"]
 
 
 def test_the_lowest_is_best_where_lower_is_better(invented_run):

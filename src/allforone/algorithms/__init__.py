@@ -1,7 +1,6 @@
 """How the models are updated. One file each, `init` and `step`."""
 
-from collections.abc import Callable
-
+from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS
 from .all_for_one import (
     AllForOne,
     Weighting,
@@ -20,25 +19,6 @@ from .ifca import Ifca
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
-
-#: name on the command line → function from options to an algorithm
-ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "all-for-one": all_for_one,
-    "all-for-one-binary": all_for_one_binary,
-    "all-for-one-continuous": all_for_one_continuous,
-    "oracle": Oracle,
-    "local": Local,
-    "fedavg": fedavg,
-    "ditto": Ditto,
-    "cobo": CoBo,
-    "wga-bc": WgaBc,
-    "apfl": Apfl,
-    "fedavg-finetune": fedavg_finetune,
-    "ifca": Ifca,
-}
-
-#: All-for-one, and what the paper compares it with
-PAPER_ALGORITHMS = [name for name in ALGORITHMS if name not in ("fedavg-finetune", "ifca")]
 
 __all__ = [
     "ALGORITHMS",

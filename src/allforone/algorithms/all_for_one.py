@@ -26,8 +26,11 @@ Weighting = Literal["definition", "normalised"]
 class AllForOne(Weighted):
     """estimate r and σ² → φ → α → trust → step.
 
-    The `definition` of the weights lets rows sum to more than one and needs β to bound the step; `normalised` rows sum
-    to one. By default the definition is used with the paper's estimator where β is known.
+    Args:
+        criterion: φ, how much a client of similarity r may count.
+        estimator: of similarity and noise, by default from the batches of the updates; `FreshSamples` is the paper's.
+        weighting: the "definition" lets rows of the weights sum to more than one and needs β to bound the step;
+            "normalised" rows sum to one. By default the definition, with the paper's estimator and where β is known.
 
     Example:
         >>> AllForOne().name, AllForOne(Binary(0.2), FreshSamples(64)).name

@@ -13,14 +13,16 @@ from ..fleet import Fleet, Models, Optimizer, Round, among_present, where_rows
 #: algorithm says what it keeps as a TypedDict.
 Memory = Mapping[str, Any]
 
+NOTHING: Memory = {}
+
 
 class State(NamedTuple):
     """All that an algorithm carries from round to round."""
 
     models: Models  #: client i's own model in row i
     optimizer: Optimizer  #: of these models
-    own: Any = {}  #: a Memory, by client: row i of every tensor is client i's, and stays as it is while that is absent
-    common: Any = {}  #: a Memory of what is nobody's, such as an averaged model
+    own: Any = NOTHING  #: a Memory, by client: row i of every tensor is client i's, and stays while that is absent
+    common: Any = NOTHING  #: a Memory of what is nobody's, such as an averaged model
 
 
 class Verdict(NamedTuple):

@@ -23,7 +23,17 @@ class Common(TypedDict):
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm):
-    """Every client keeps its own optimizer state (momentum) from round to round, as sites that are always there can."""
+    """Every client keeps its own optimizer state (momentum) from round to round, as sites that are always there can.
+
+    Args:
+        proximal: μ, by which local steps are held near the common model; above 0 it is FedProx.
+        finetune: local steps that every client takes from the common model, which are its own model's only.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.FedAvg(finetune=5).label
+        'FedAvg, fine-tuned'
+    """
 
     proximal: float = 0.0
     finetune: int = 0

@@ -10,6 +10,14 @@ from .base import Info, Memory, State, Weighted
 
 @dataclass(frozen=True)
 class Oracle(Weighted):
+    """What could be reached if one knew who is alike.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.train(afo.synthetic(clients=4), algorithm=afo.Oracle(), rounds=1).weights[0, 0].tolist()
+        [0.5, 0.0, 0.5, 0.0]
+    """
+
     name = "oracle"
     label = "Oracle (knows the clusters)"
     needs_clusters = True

@@ -29,8 +29,8 @@ class Estimator(ABC):
 
     def messages(self, round: Round, partners: int) -> int | None:
         """Models and gradients that it sends in a round, beyond those of the updates, whose `partners` ordered pairs of
-        clients have each other's models already; None where that is not known."""
-        return None
+        clients have each other's models already; by default none, as of one that asks nobody. None: not known."""
+        return 0
 
 
 def similarity(distance: Tensor, norm: Tensor) -> Tensor:
@@ -49,6 +49,14 @@ class FreshSamples(Estimator):
     """r̂_ik = (1 − Z_ik / Z_i)₊ from `samples` fresh samples per client, apart from those of the update: the paper's.
 
     Noise is in both Z: near the optimum r̂ is mostly noise. And the samples are not free; the fleet counts them.
+
+    Args:
+        samples: per client and round.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.AllForOne(afo.binary(0.2), afo.FreshSamples(64)).name
+        'all-for-one-binary'
     """
 
     samples: int = 512

@@ -24,8 +24,17 @@ IDLE = 0.01
 
 @dataclass(frozen=True)
 class UpdateBatches(Estimator):
-    """memory: how much of the past is kept at each refresh, at most; less while a client's gradient shrinks, since what
-    was seen then tells less. every: rounds between two refreshes, each as dear as N² gradients of one batch.
+    """Similarity and noise from the halves of the batches that are trained on anyway.
+
+    Args:
+        memory: how much of the past is kept at each refresh, at most; less while a client's gradient shrinks, since
+            what was seen then tells less.
+        every: rounds between two refreshes, each as dear as N² gradients of one batch.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.AllForOne(estimator=afo.UpdateBatches(every=5)).estimator
+        UpdateBatches(memory=0.9, every=5)
     """
 
     memory: float = 0.9

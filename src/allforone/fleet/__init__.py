@@ -1,5 +1,6 @@
 """Who answers with gradients, wherever they are."""
 
+from ..catalogue import FLEETS
 from .attacked import Attacked
 from .attacks import ATTACKS, Attack
 from .base import (
@@ -19,8 +20,6 @@ from .loop import Loop
 from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
 from .stacked import Compiled, Stacked
-
-FLEETS: dict[str, type[Loop] | type[Stacked]] = {"stacked": Stacked, "compiled": Compiled, "loop": Loop}
 
 __all__ = [
     "ATTACKS",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.optim.lr_scheduler import LRScheduler
 
+from ..describe import described
 from ..errors import InputError, blaming
 from .models import Models, where_rows
 
@@ -19,9 +20,17 @@ Make = Callable[[list[Tensor]], torch.optim.Optimizer]  #: e.g. functools.partia
 Schedule = Callable[[torch.optim.Optimizer], LRScheduler]  #: e.g. functools.partial(StepLR, step_size=80)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Optimizer:
-    """A torch optimizer and its scheduler, which takes one step per round; a new value after every round."""
+    """A torch optimizer and its scheduler, which takes one step per round; a new value after every round.
+
+    Example:
+        >>> from functools import partial
+        >>> Optimizer(partial(torch.optim.SGD, lr=0.1))
+        Optimizer({'name': 'SGD', 'lr': 0.1})
+        >>> Optimizer(partial(torch.optim.SGD, lr=0.1)) == Optimizer(partial(torch.optim.SGD, lr=0.1))
+        True
+    """
 
     make: Make
     schedule: Schedule | None = None
@@ -35,6 +44,18 @@ class Optimizer:
                     probe = self.start({"probe": torch.zeros(1, 1)}, ["probe"])
                     probe.apply({"probe": torch.zeros(1, 1)})
                     probe.finish()
+
+    def __repr__(self) -> str:
+        made = [described(self.make), *([described(self.schedule)] if self.schedule else [])]
+        return f"Optimizer({', '.join(map(str, made))})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Optimizer) and all(
+            described(getattr(self, name)) == described(getattr(other, name)) for name in ("make", "schedule", "state")
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
 
     @property
     def lr(self) -> float:

@@ -3,13 +3,14 @@
 from .experiments import EXPERIMENTS, REAL, Experiment, compute, settings_table
 from .figures import draw_real, draw_synthetic
 from .scores import Scores, scores
-from .tables import side_by_side
+from .tables import by_problem, side_by_side
 
 __all__ = [
     "EXPERIMENTS",
     "REAL",
     "Experiment",
     "Scores",
+    "by_problem",
     "compute",
     "draw_real",
     "draw_synthetic",

@@ -12,7 +12,7 @@ from ..problems import Problem
 from ..runs import Comparison, Job, compare, load_problem, parse, plan, read_comparison
 from ..runs.comparison import Watch
 
-#: What the paper's authors ran in place of the baselines, of which it differs; see docs/algorithms.md.
+#: A baseline → what the paper's authors ran under its name, which was something else; see docs/algorithms.md.
 AS_PUBLISHED = {name: f"{name}-as-published" for name in ("ditto", "cobo", "wga-bc", "apfl")}
 
 Follow = Callable[[list[Job]], AbstractContextManager[Watch]]

@@ -28,7 +28,7 @@ LOG_LOSS = {
     "wga-bc": _row(-0.94, -0.91, 0.36, 0.36, -0.12, -0.16, -1.20, -1.19),
     "apfl": _row(-3.94, -1.54, -0.22, 0.05, -0.43, -0.41, -0.53, -0.54),
 }
-#: the table of standard deviations; its rows of losses repeat the means, so there is nothing to compare with
+#: The table of standard deviations; its rows of losses repeat the means, so there is nothing to compare with
 ACCURACY_STD = {
     "all-for-one-binary": _row(0.0, 0.4, 7.5, 5.1, 13.7, 8.2, 0.1, 0.1),
     "all-for-one-continuous": _row(0.0, 0.4, 7.8, 5.5, 13.7, 8.3, 0.1, 0.1),

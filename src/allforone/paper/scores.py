@@ -12,11 +12,11 @@ import polars
 import torch
 from torch import Tensor
 
+from ..catalogue import folder_name
 from ..fleet import FLEETS
 from ..problems import Client, Problem
 from ..problems.data import Finite
 from ..runs import Comparison, Folder, load_problem, parse, read_run
-from ..runs.comparison import folder_name
 from ..runs.history import finite
 
 #: Of every client, by name: the loss and the problem's metrics; None where one is not known.

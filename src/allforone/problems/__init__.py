@@ -1,7 +1,6 @@
 """What is learned. One file per problem."""
 
-from collections.abc import Callable
-
+from ..catalogue import PROBLEMS
 from .base import Client, Loss, Problem, Settings, Task, hold_out
 from .check import check
 from .cifar10 import cifar10
@@ -11,16 +10,6 @@ from .ixi import ixi
 from .metrics import Metric, accuracy
 from .mnist import mnist
 from .synthetic import synthetic
-
-#: name on the command line → function from a seed and options to a problem
-PROBLEMS: dict[str, Callable[..., Problem]] = {
-    "synthetic": synthetic,
-    "digits": digits,
-    "mnist": mnist,
-    "cifar10": cifar10,
-    "heart-disease": heart_disease,
-    "ixi": ixi,
-}
 
 __all__ = [
     "PROBLEMS",

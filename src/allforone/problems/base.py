@@ -22,8 +22,20 @@ LEAST_HELD = 5
 class Client:
     """One party: what it trains on, what it is judged on, and, where it is known, the cluster it belongs to.
 
-    `train` and `test` take a pair of tensors (inputs, targets), any torch Dataset with a length, or a stream.
-    `transform` maps the inputs of every batch, after `augment`, which maps those of training batches by a generator.
+    Args:
+        train: a pair of tensors (inputs, targets), any torch Dataset with a length, or a stream.
+        test: likewise, or a distribution whose expected loss is known.
+        cluster: its true cluster, where that is known; only the oracle uses it.
+        name: what tables and pages call it, by default its number.
+        transform: maps the inputs of every batch, after `augment`.
+        augment: maps the inputs of training batches, by a generator that depends on the batch alone.
+
+    Example:
+        >>> import torch, allforone as afo
+        >>> inputs, targets = torch.randn(49, 3), torch.randn(49, 1)
+        >>> client = afo.Client((inputs[:40], targets[:40]), (inputs[40:], targets[40:]), name="Geneva")
+        >>> client.size, len(client.test)
+        (40, 9)
     """
 
     def __init__(
@@ -79,12 +91,26 @@ class Client:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a task is trained by default."""
+    """How a task is trained by default.
+
+    Args:
+        rounds: how many.
+        inner: updates per round, with the same weights.
+        batch_size: samples per client and update.
+        estimation: samples per client and round from which the paper's estimator reads similarity.
+        optimizer: name and options of one of torch.optim.
+        scheduler: name and options of one of torch.optim.lr_scheduler, which takes one step per round.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.Settings(rounds=30, optimizer={"name": "Adam", "lr": 1e-3}).batch_size
+        16
+    """
 
     rounds: int = 100
-    inner: int = 1  #: updates per round, with the same weights
+    inner: int = 1
     batch_size: int = 16
-    estimation: int = 512  #: samples per client and round from which the `paper` estimator reads similarity
+    estimation: int = 512
     optimizer: dict[str, Any] = field(default_factory=lambda: {"name": "SGD", "lr": 0.1})
     scheduler: dict[str, Any] | None = None
 
@@ -112,9 +138,11 @@ class Task:
         name: what tables and pages call it.
 
     Example:
+        >>> import allforone as afo
         >>> from torch import nn
-        >>> Task(nn.Linear(3, 2), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy}).name
-        'task'
+        >>> task = afo.Task(nn.Linear(3, 2), nn.CrossEntropyLoss(), metrics={"accuracy": afo.accuracy})
+        >>> task.settings.rounds
+        100
     """
 
     model: nn.Module | Callable[[], nn.Module]
@@ -146,11 +174,15 @@ class Task:
 class Problem(Task):
     """A task together with the data of all its clients, as one owner of them has it.
 
+    Args:
+        clients: one `afo.Client` for each party. The others are those of `afo.Task`.
+
     Example:
-        >>> import torch
+        >>> import torch, allforone as afo
         >>> from torch import nn
         >>> data = torch.zeros(8, 3), torch.zeros(8, 1)
-        >>> problem = Problem(nn.Linear(3, 1), nn.MSELoss(), clients=[Client(data, data), Client(data, data)])
+        >>> clients = [afo.Client(data, data), afo.Client(data, data)]
+        >>> problem = afo.Problem(nn.Linear(3, 1), nn.MSELoss(), clients=clients)
         >>> len(problem.clients), problem.clusters
         (2, None)
     """

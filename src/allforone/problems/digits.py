@@ -24,6 +24,19 @@ def digits(
 
     Half of each client's images test its model: the set is small, so this leaves little to train on, where
     collaboration matters, and enough to tell algorithms apart.
+
+    Args:
+        seed: decides who gets which images.
+        clients: how many.
+        split: how the images are dealt: "cluster", "iid", "dirichlet" or "shards".
+        hidden: units of the hidden layer.
+        test_share: the share of each client's images that tests its model.
+        samples_per_client: at most so many of its others are trained on, by default all.
+
+    Example:
+        >>> import allforone as afo
+        >>> len(afo.digits(clients=5).clients)
+        5
     """
     from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
 

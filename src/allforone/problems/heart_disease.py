@@ -29,9 +29,11 @@ COLUMNS = (
     "thal",
     "num",
 )
-DROPPED = ("slope", "ca", "thal")  # missing for most patients outside Cleveland
+#: These columns are missing for most patients outside Cleveland, and left out.
+DROPPED = ("slope", "ca", "thal")
 NUMBERS = ("age", "sex", "trestbps", "chol", "fbs", "thalach", "exang", "oldpeak")
-KINDS = {"cp": (2, 3, 4), "restecg": (1, 2)}  # one-hot, the first kind left out
+#: These columns name kinds: they become one-hot, with the first kind left out.
+KINDS = {"cp": (2, 3, 4), "restecg": (1, 2)}
 
 
 class Centre(NamedTuple):

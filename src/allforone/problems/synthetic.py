@@ -46,8 +46,19 @@ def synthetic(
 ) -> Problem:
     """The synthetic problem of the paper.
 
-    spectrum: the eigenvalues of every H_i (by default all 1, as published); noise: standard deviation of the labels'
-    noise; spread: v, how far the clients of one cluster lie apart.
+    Args:
+        seed: decides the optima and the rotations.
+        dimension: d.
+        clients: N.
+        clusters: how many different optima there are.
+        spectrum: the eigenvalues of every H_i, by default all 1, as published.
+        noise: the standard deviation of the labels' noise.
+        spread: v, how far the clients of one cluster lie apart.
+
+    Example:
+        >>> import allforone as afo
+        >>> afo.synthetic(clients=6).clusters
+        [0, 1, 0, 1, 0, 1]
     """
     if dimension < 1 or clients < 1 or not 1 <= clusters <= clients:
         raise InputError(

@@ -1,14 +1,32 @@
 """The table of a comparison: which numbers it shows, and which of them are best."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..runs import Comparison, summarise
 from ..runs.quantities import EXCESS, LOSS, Quantity, quantities
 from . import style
+from .table import Cell, Table, plain
+
+GUARDED = "Guarded: all trained on four fifths of their data, and a client whom collaboration hurt has its local model."
 
 
-class Cell(NamedTuple):
-    text: str
-    best: bool = False
+def comparison_table(comparison: Comparison, weighted: bool = False, form: str = "terminal") -> Table:
+    """For the terminal with the algorithms' names and an explanation, else with their labels; CSV has all digits."""
+    summary = summarise(comparison, weighted)
+    if form == "csv":
+        return all_digits(comparison, summary)
+    said = [GUARDED] if any(run.config.get("guard") for run in comparison.runs) else []
+    titles, rows = cells(summary)
+    if form == "terminal":
+        by_data = ", weighted by data" if weighted else ""
+        said.insert(0, f"Each client's own model on its own test data, mean ± std over clients and seeds{by_data}.")
+        said.insert(1, "worst: the worst client. samples: drawn per client, those for estimation included.")
+    return Table(
+        ["algorithm", *titles],
+        [[Cell(name if form == "terminal" else style.label(name)), *row] for name, row in rows.items()],
+        title=comparison.problem,
+        caption=" ".join(said),
+    )
 
 
 def cells(summary: dict[str, Any]) -> tuple[list[str], dict[str, list[Cell]]]:
@@ -48,17 +66,20 @@ def _row(name: str, row: dict[str, Any], winners: dict[Quantity, str | None]) ->
     return [*found, Cell(f"{row['gradient_samples_per_client']:.0f}"), Cell(f"{row['seconds']:.2f}")]
 
 
-def all_digits(summary: dict[str, Any]) -> list[list[Any]]:
-    """Titles and lines for further computing; a percentage is a share here, and what is not known is empty."""
+def all_digits(comparison: Comparison, summary: dict[str, Any]) -> Table:
+    """For further computing; a percentage is a share here, and what is not known is empty."""
     parts = [(q.key, part) for q in known(summary) for part in ("mean", "std", "worst_client")]
     costs = ("gradient_samples_per_client", "seconds")
-    lines = [
-        [
-            name,
-            *((row[key] or {}).get(part) for key, part in parts),
-            *(row[key] for key in costs),
-            " ".join(map(str, row["seeds"])),
-        ]
-        for name, row in summary["algorithms"].items()
-    ]
-    return [["algorithm", *("_".join(part) for part in parts), *costs, "seeds"], *lines]
+    return Table(
+        ["algorithm", *("_".join(part) for part in parts), *costs, "seeds", "guarded"],
+        plain(
+            [
+                name,
+                *(str(row[key][part]) if row[key] else "" for key, part in parts),
+                *(str(row[key]) for key in costs),
+                " ".join(map(str, row["seeds"])),
+                str(any(run.config.get("guard") for run in comparison.of(name))).lower(),
+            ]
+            for name, row in summary["algorithms"].items()
+        ),
+    )

@@ -1,6 +1,7 @@
 """One look for all figures: a colour for every algorithm, told apart by the colour-blind too (Okabe–Ito); its label."""
 
 from ..algorithms import ALGORITHMS, Algorithm
+from ..catalogue import split_options
 
 COLOURS = {
     "all-for-one": "#B2182B",
@@ -25,17 +26,15 @@ FROM_PYTHON = {"run": "This run"}
 
 def made(algorithm: str) -> Algorithm | None:
     """The algorithm of this name with its default options; None where only its name is known."""
-    name, _ = _parts(algorithm)
+    name, _ = split_options(algorithm)
     return ALGORITHMS[name]() if name in ALGORITHMS else None
 
 
 def label(algorithm: str) -> str:
     """`ditto:penalty=1` is «Ditto, penalty 1»."""
-    name, options = _parts(algorithm)
-    own, said = (
-        made(algorithm),
-        [option.removesuffix("=true").replace("_", " ").replace("=", " ") for option in options],
-    )
+    name, options = split_options(algorithm)
+    own = made(algorithm)
+    said = [option.removesuffix("=true").replace("_", " ").replace("=", " ") for option in options]
     return ", ".join([own.label if own else FROM_PYTHON.get(name, name), *said])
 
 
@@ -48,13 +47,6 @@ def needs_clusters(algorithm: str) -> bool:
 def linestyle(algorithm: str) -> str:
     """Dashed where it is told what the others are not."""
     return "--" if needs_clusters(algorithm) else "-"
-
-
-def _parts(algorithm: str) -> tuple[str, list[str]]:
-    """A name, which holds a colon where it is in the user's own file, and its options."""
-    parts = algorithm.split(":")
-    first = next((place for place, part in enumerate(parts) if "=" in part), len(parts))
-    return ":".join(parts[:first]), parts[first:]
 
 
 def colours(algorithms: list[str]) -> dict[str, str]:

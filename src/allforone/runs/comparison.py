@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import queue
-import re
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..catalogue import folder_name, label, split_options
 from ..errors import Diverged, InputError
 from .config import PAPER_SEEDS, RunConfig, pairs, parse
 from .folder import Folder, differences, refuse_used
@@ -67,7 +67,7 @@ def plan(
 
     With `skip_impossible`, the oracle is left out where the true clusters are not known.
     """
-    if len(set(algorithms)) != len(algorithms) or not algorithms:
+    if len({label(spoken) for spoken in algorithms}) != len(algorithms) or not algorithms:
         raise InputError(f"algorithms '{','.join(algorithms)}': give at least one, each once")
     given = base.get("algorithm") or {}
     common = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
@@ -78,14 +78,10 @@ def plan(
         )
     configs = []
     for spoken in algorithms:
-        parts = spoken.split(":")
-        first = next((place for place, part in enumerate(parts) if "=" in part), len(parts))
-        name, options = ":".join(parts[:first]), parts[first:]  # of the user's own file, the name holds a colon too
+        name, options = split_options(spoken)
         choice = {**common, **pairs(options, "--algorithms"), "name": name}
-        label = ":".join([Path(name).name, *options])
-        configs.append(
-            parse({**base, "algorithm": choice, "seed": seed_list[0], "label": None if label == name else label})
-        )
+        shown = label(spoken) if options else None
+        configs.append(parse({**base, "algorithm": choice, "seed": seed_list[0], "label": shown}))
     problem = load_problem(configs[0].problem, seed_list[0])
     runs = [prepare(config, Given(problem=problem)) for config in configs]
     if skip_impossible and problem.clusters is None:
@@ -102,11 +98,6 @@ def plan(
         for config in configs
         for seed in seed_list
     ]
-
-
-def folder_name(shown: str) -> str:
-    """What a run's folder is called, from what tables call it."""
-    return re.sub(r"[^\w.=+-]", "_", shown)
 
 
 def compare(

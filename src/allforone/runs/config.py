@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
+from ..catalogue import label
 from ..errors import InputError, suggest
 
 #: The seeds of the paper.
@@ -51,7 +52,7 @@ class RunConfig(BaseModel):
 
     @property
     def shown(self) -> str:
-        return self.label or Path(str(self.algorithm.name)).name
+        return self.label or label(str(self.algorithm.name))
 
     @field_validator("problem", "algorithm", "optimizer", "scheduler", "schedule", "fleet", mode="before")
     @classmethod

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-SAME = 1e-12  # relative difference below which two matrices, or two optima, are the same but for rounding
+#: Two matrices, or two optima, that differ by less, relatively, are the same but for rounding.
+SAME = 1e-12
 
 
 class Heterogeneity(NamedTuple):

@@ -116,7 +116,7 @@ class Decreasing(LRScheduler):
         return [self.factor / (self.convexity * (self.offset + number)) for _ in self.optimizer.param_groups]
 
 
-#: name of a schedule → its scheduler
+#: The scheduler of each schedule, by its name.
 SCHEDULES: dict[str, type[LRScheduler]] = {"constant": Constant, "horizon": Horizon, "decreasing": Decreasing}
 
 

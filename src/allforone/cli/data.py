@@ -7,13 +7,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from .errors import InputError
-from .problems import PROBLEMS, sources
+from ..catalogue import DATA_SETS, PROBLEMS
+from ..errors import InputError
+from .options import one_of
+from .screen import say, screen
 
 app = typer.Typer(no_args_is_help=True, help="The real data sets: list, fetch, check and show them.")
-screen = Console()
 
-Name = Annotated[str, typer.Argument(help=f"One of {', '.join(sources.SOURCES)}.")]
+Name = Annotated[str, typer.Argument(help=f"One of {', '.join(DATA_SETS)}.", autocompletion=one_of(DATA_SETS))]
 
 
 @app.command("list")
@@ -22,6 +23,8 @@ def list_sets() -> None:
 
     Example: allforone data list
     """
+    from ..problems import sources
+
     for name, source in sources.SOURCES.items():
         place = sources.folder(name)
         found = [file for file in source.files if (place / file.name).is_file()]
@@ -61,13 +64,15 @@ def fetch(name: Name) -> None:
 
     Example: allforone data fetch mnist
     """
+    from ..problems import sources
+
     source = sources.source(name)
-    screen.print(f"{source.title}. Licence: {source.licence}. {source.page}", soft_wrap=True)
+    say(f"{source.title}. Licence: {source.licence}. {source.page}")
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         place = sources.fetch(name, Bar(progress, name))
-    screen.print(f"{name} is whole in {place}", soft_wrap=True)
+    say(f"{name} is whole in {place}")
 
 
 @app.command()
@@ -76,30 +81,32 @@ def check(name: Name) -> None:
 
     Example: allforone data check cifar10
     """
+    from ..problems import sources
+
     findings = sources.check(name)
     for finding in findings:
-        screen.print(f"{finding.file}: {finding.state}", soft_wrap=True, highlight=False)
+        say(f"{finding.file}: {finding.state}")
     place, instead = sources.folder(name), sources.source(name).instead
     if all(finding.fine for finding in findings):
         return
     if all(finding.state == "missing" for finding in findings[:1]) and instead and place.is_dir():
         PROBLEMS[name]()  # reads the other layout whole, and says what is wrong with it
-        screen.print(f"{place} has another layout ({instead}), which reads well", soft_wrap=True, highlight=False)
+        say(f"{place} has another layout ({instead}), which reads well")
         return
     raise InputError(f"{name} in {place} is not whole: run `allforone data fetch {name}`")
 
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help=f"A problem: {', '.join(PROBLEMS)}.")],
+    name: Annotated[str, typer.Argument(help=f"A problem: {', '.join(PROBLEMS)}.", autocompletion=one_of(PROBLEMS))],
     out: Annotated[Path, typer.Option(help="The picture to write.")] = Path("out/data.png"),
 ) -> None:
     """Draw what each client has: samples per label, or for Ixi a slice of a volume with its mask.
 
     Example: allforone data show digits --out digits.png
     """
-    from .reports.data_figures import draw_clients
+    from ..reports.data_figures import draw_clients
 
     if name not in PROBLEMS:
         raise InputError(f"unknown problem '{name}': give one of {', '.join(PROBLEMS)}")
-    screen.print(f"picture: {draw_clients(PROBLEMS[name](), out)}", soft_wrap=True, highlight=False)
+    say(f"picture: {draw_clients(PROBLEMS[name](), out)}")

@@ -1,0 +1,159 @@
+"""What `run` and `compare` can be told, as one value."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..catalogue import ATTACKS, FLEETS, PROBLEMS, absolute, split_options
+
+
+def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """For the shell: the names that begin so."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        help=f"What is learned: {', '.join(PROBLEMS)}, or your own as [bold]my_file.py:problem[/].",
+        show_default=False,
+        autocompletion=one_of(PROBLEMS),
+    ),
+]
+ProblemOptions = Annotated[
+    list[str] | None,
+    typer.Option("-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated."),
+]
+SeedList = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")]
+SEEDS = "127,496,1729"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Every field is an argument or option of the command; what is None is taken from the YAML file or the problem."""
+
+    problem: ProblemName
+    config: Annotated[Path | None, typer.Option(help="A YAML file with any of these settings.")] = None
+    rounds: Annotated[int | None, typer.Option(help="Rounds; by default the problem's.")] = None
+    inner: Annotated[int | None, typer.Option(help="Updates per round with the same weights.")] = None
+    batch_size: Annotated[int | None, typer.Option(help="Samples per client and update.")] = None
+    lr: Annotated[float | None, typer.Option(help="Step size.")] = None
+    optimizer: Annotated[str | None, typer.Option(help="SGD, Adam, … : any of torch.optim.")] = None
+    schedule: Annotated[
+        str | None,
+        typer.Option(
+            help="A step size of the theory: constant, horizon or decreasing; constants that are not known are "
+            "given as decreasing:convexity=0.1:smoothness=4.",
+        ),
+    ] = None
+    fleet: Annotated[
+        str | None,
+        typer.Option(
+            help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain); "
+            "a fleet's options as name:key=value.",
+            autocompletion=one_of(FLEETS),
+        ),
+    ] = None
+    participation: Annotated[
+        float | None,
+        typer.Option(help="With which probability a client takes part in a round, as 0.3; by default all always do."),
+    ] = None
+    attack: Annotated[
+        str | None,
+        typer.Option(help=f"For experiments: how many clients lie, and how, as flip:4. Known: {', '.join(ATTACKS)}."),
+    ] = None
+    guard: Annotated[
+        bool | None,
+        typer.Option(
+            "--guard",
+            help="Train every client alone as well, on four fifths of its data, and give it that model where "
+            "collaboration hurts by the held-out fifth.",
+            show_default=False,
+        ),
+    ] = None
+    problem_option: ProblemOptions = None
+    algorithm_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-a",
+            "--algorithm-option",
+            help="An option of the algorithm, as [bold]weighting=normalised[/]; may be repeated.",
+        ),
+    ] = None
+
+    @property
+    def problem_name(self) -> str:
+        """As in the name of a folder: of the user's own file, without its folder and the name in it."""
+        return Path(self.problem.rpartition(":")[0]).stem if ":" in self.problem else self.problem
+
+    @property
+    def source(self) -> str:
+        return str(self.config or "options")
+
+    def as_config(self, algorithm: str | None = None) -> dict[str, Any]:
+        """The YAML file, overridden by the options. Files of the user are named from the root, for a later resume."""
+        from ..runs import pairs, read_yaml
+
+        given = read_yaml(self.config) if self.config else {}
+        for key in ("rounds", "inner", "batch_size", "participation", "attack", "guard"):
+            if (value := getattr(self, key)) is not None:
+                given[key] = value
+        own = pairs(self.problem_option or [], "-p")
+        given["problem"] = {**_choice(given.get("problem")), "name": absolute(self.problem), **own}
+        if algorithm or self.algorithm_option or isinstance(given.get("algorithm"), str | dict):
+            chosen = {"name": "all-for-one", **_choice(given.get("algorithm")), **_named(algorithm, "--algorithm")}
+            chosen |= pairs(self.algorithm_option or [], "-a")
+            given["algorithm"] = {**chosen, "name": absolute(str(chosen["name"]))}
+        if self.schedule:
+            given["schedule"] = _named(self.schedule, "--schedule")
+        if self.fleet:
+            fleet = _named(self.fleet, "--fleet")
+            given["fleet"] = fleet if len(fleet) > 1 else self.fleet
+        if self.optimizer:
+            given["optimizer"] = {"name": self.optimizer}
+        if self.lr is not None:
+            given["optimizer"] = {**_choice(given.get("optimizer")), "lr": self.lr}
+        return given
+
+
+def _named(text: str | None, flag: str) -> dict[str, Any]:
+    """`decreasing:convexity=0.1` as in YAML: {name: decreasing, convexity: 0.1}."""
+    from ..runs import pairs
+
+    if text is None:
+        return {}
+    name, options = split_options(text)
+    return {**pairs(options, flag), "name": name}
+
+
+def _choice(value: Any) -> dict[str, Any]:
+    return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
+
+
+def with_settings(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of `Settings` as arguments of its own, in the place of its argument `settings`."""
+    shared = [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=field.type,
+        )
+        for field in fields(Settings)
+    ]
+
+    @wraps(command)
+    def with_one_value(**given: Any) -> None:
+        settings = Settings(**{field.name: given.pop(field.name) for field in fields(Settings)})
+        command(settings=settings, **given)
+
+    signature = inspect.signature(command)
+    places = [shared if name == "settings" else [place] for name, place in signature.parameters.items()]
+    signature = signature.replace(parameters=[place for group in places for place in group])
+    with_one_value.__signature__ = signature  # type: ignore[attr-defined]
+    return with_one_value

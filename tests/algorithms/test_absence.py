@@ -1,0 +1,151 @@
+"""Who is absent in a round is not asked in it, and keeps all that it has; whatever the algorithm."""
+
+from functools import partial
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import allforone as afo
+from allforone.algorithms import ALGORITHMS, Apfl, CoBo, FedAvg, Guarded, Ifca, WgaBc, advance
+from allforone.algorithms.cobo import agreement_half_way
+from allforone.fleet import Loop, Optimizer, Round, Stacked
+from allforone.problems import hold_out
+from allforone.testing import MOMENTUM, small_problem
+
+INNER = 4
+ALL = [*ALGORITHMS, "guarded"]
+
+
+def made(name):
+    if name == "guarded":
+        return Guarded(afo.AllForOne())
+    return ALGORITHMS[name](samples=6) if name.startswith("all-for-one-") else ALGORITHMS[name]()
+
+
+def rows(value, name=""):
+    """Everything in a state that has a row for each client, by its place."""
+    if isinstance(value, torch.Tensor):
+        return {name: value.nan_to_num()} if value.dim() else {}
+    if isinstance(value, Optimizer):
+        return rows((value.state or {}).get("optimizer", {}).get("state", {}), name)
+    return {place: t for key, item in value.items() for place, t in rows(item, f"{name}/{key}").items()}
+
+
+@pytest.mark.parametrize("name", ALL)
+@settings(max_examples=12)
+@given(table=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=4))
+def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
+    subject = hold_out(small_problem(), 0.2, 0)
+    fleet = Stacked(subject, seed=3, participation=lambda step: table[step // INNER])
+    algorithm = made(name)
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    for number, present in enumerate(table):
+        drawn = fleet.ledger.samples
+        round = fleet.begin(number + 1, range(INNER * number, INNER * (number + 1)))
+        after, info = advance(algorithm, state, fleet, round)
+        away = ~torch.tensor(present)
+        assert fleet.ledger.samples[away].equal(drawn[away])
+        assert (fleet.ledger.samples[~away] > drawn[~away]).all()
+        before = rows({"models": state.models, "optimizer": state.optimizer, "own": state.own})
+        for place, tensor in rows({"models": after.models, "optimizer": after.optimizer, "own": after.own}).items():
+            if place in before:
+                assert tensor[away].equal(before[place][away]), place
+        assert (info.weights[away] == 0).all()
+        if not any(present):
+            assert all(t.equal(rows(state.common)[place]) for place, t in rows(after.common).items())
+        state = after
+
+
+def begun(present, steps=range(4), number=1):
+    return Round(number, steps, torch.tensor(present))
+
+
+@pytest.mark.parametrize("fleet", [Stacked, Loop])
+def test_three_pairs_are_not_three_clients(fleet):
+    made = fleet(small_problem(clients=3), seed=3)
+    whole, part = (
+        agreement_half_way(made, made.initial(), begun(present)) for present in ([True] * 3, [True, False, True])
+    )
+    assert whole[0, 2] != 0 and part[0, 2] == whole[0, 2] and part[2, 0] == whole[2, 0]
+    assert (part[1] == 0).all() and (part[:, 1] == 0).all()
+
+
+@pytest.mark.parametrize("algorithm", [WgaBc(), Apfl(), Ifca(), CoBo(), FedAvg(finetune=2)])
+def test_presence_is_decided_once_in_a_round(algorithm):
+    fleet = Stacked(small_problem(), seed=3, participation=0.5)
+    state, asked, there = algorithm.init(fleet.initial(), Optimizer(MOMENTUM)), [], []
+    for number in range(8):
+        drawn, round = fleet.ledger.samples, fleet.begin(number + 1, range(4 * number, 4 * number + 4))
+        state, _ = advance(algorithm, state, fleet, round)
+        asked.append(fleet.ledger.samples > drawn)
+        there.append(round.present)
+    assert torch.stack(asked).equal(torch.stack(there))
+    assert 0 < torch.stack(there).double().mean() < 1
+
+
+def test_momentum_does_not_carry_on_the_own_model_of_who_is_absent_from_apfl():
+    fleet = Stacked(small_problem(), seed=3)
+    algorithm = Apfl()
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    first, _ = advance(algorithm, state, fleet, begun([True] * 4))
+    second, _ = advance(algorithm, first, fleet, begun([True, False, True, True], range(4, 8), 2))
+    for name in fleet.trained:
+        assert second.own["model"][name][1].equal(first.own["model"][name][1])
+        assert not second.own["model"][name][0].equal(first.own["model"][name][0])
+
+
+@pytest.mark.parametrize("algorithm", [Ifca(), FedAvg(finetune=3), FedAvg()])
+def test_nothing_changes_where_nobody_is_there(algorithm):
+    fleet = Stacked(small_problem(), seed=3)
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    first, _ = advance(algorithm, state, fleet, begun([True] * 4))
+    second, info = advance(algorithm, first, fleet, begun([False] * 4, range(4, 8), 2))
+    assert all(second.models[name].equal(first.models[name]) for name in first.models)
+    assert rows(second.common).keys() == rows(first.common).keys()
+    assert all(t.equal(rows(first.common)[place]) for place, t in rows(second.common).items())
+    assert (info.weights == 0).all()
+
+
+def test_a_client_that_comes_back_starts_from_the_common_model_of_then():
+    fleet = Stacked(small_problem(), seed=3)
+    algorithm, sgd = FedAvg(), Optimizer(partial(torch.optim.SGD, lr=0.1))
+    state = algorithm.init(fleet.initial(), sgd)
+    state, _ = advance(algorithm, state, fleet, begun([True, False, True, True]))
+    old = {name: t[1].clone() for name, t in state.models.items()}
+    state, _ = advance(algorithm, state, fleet, begun([False, True, False, False], range(4, 8), 2))
+    only = {name: t.expand(4, *t.shape[1:]) for name, t in state.common["model"].items()}
+    assert all(state.models[name][1].equal(only[name][1]) for name in only)
+    assert not any(state.models[name][1].equal(old[name]) for name in fleet.trained)
+    assert not any(state.models[name][0].equal(state.models[name][1]) for name in fleet.trained)
+
+
+@pytest.mark.parametrize("fleet", [Stacked, Loop])
+def test_losses_and_evaluations_do_not_ask_the_absent(fleet):
+    made = fleet(hold_out(small_problem(), 0.2, 0), seed=3)
+    made.begin(1, range(4))
+    away = begun([True, False, True, False])
+    losses = made.losses({name: t[:2] for name, t in made.initial().items()}, away)
+    assert losses.shape == (2, 4) and losses.isnan().equal((~away.present).expand(2, -1))
+    assert made.ledger.samples.gt(0).equal(away.present)
+    found = made.evaluate(made.initial(), away)
+    assert found.known.equal(away.present) and found.loss.isfinite().equal(away.present)
+    assert found.metrics["accuracy"].isfinite().equal(away.present)
+    assert made.new_losses(made.initial(), away).losses.isnan().all(1).equal(~away.present)
+
+
+def test_not_known_is_not_diverged():
+    result = afo.train(small_problem(), rounds=6, participation=lambda step: [True, True, True, step < 3])
+    last = result.metrics.filter(result.metrics["round"] == 6)
+    assert last["loss"].null_count() == 1 and last["accuracy"].null_count() == 1
+    assert last["present"].to_list() == [1, 1, 1, 0]
+
+
+def test_a_round_without_anybody_still_moves_the_schedule():
+    scheduler = partial(torch.optim.lr_scheduler.StepLR, step_size=1, gamma=0.5)
+    fleet = Stacked(small_problem(), seed=3)
+    state = afo.Local().init(fleet.initial(), Optimizer(partial(torch.optim.SGD, lr=0.8), scheduler))
+    for number, present in enumerate([True, False, True]):
+        state, _ = advance(afo.Local(), state, fleet, begun([present] * 4, range(number, number + 1), number + 1))
+    assert state.optimizer.lr == pytest.approx(0.1)

@@ -1,0 +1,50 @@
+"""What the options of `run` and `compare` make of a config."""
+
+import pytest
+
+from allforone.cli.options import Settings
+from allforone.errors import InputError
+
+
+def test_a_fleet_is_a_name_or_a_name_with_options():
+    assert Settings("digits", fleet="loop").as_config()["fleet"] == "loop"
+    told = Settings("digits", fleet="ray:address=ray://host:10001:nodes=2").as_config()["fleet"]
+    assert told == {"name": "ray", "address": "ray://host:10001", "nodes": 2}
+    with pytest.raises(InputError, match="--fleet address: expected name=value"):
+        Settings("digits", fleet="ray:address").as_config()
+
+
+def test_files_of_the_user_are_named_from_the_root_so_that_a_run_is_resumed_from_anywhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "settings.yaml").write_text("algorithm: {name: mine.py:algorithm, penalty: 2}")
+    problem, algorithm = f"{tmp_path}/mine.py:problem", f"{tmp_path}/mine.py:algorithm"
+    config = Settings("mine.py:problem").as_config("mine.py:algorithm:penalty=1")
+    assert config == {"problem": {"name": problem}, "algorithm": {"name": algorithm, "penalty": 1}}
+    read = Settings("digits", config=tmp_path / "settings.yaml").as_config()
+    assert read["algorithm"] == {"name": algorithm, "penalty": 2}
+
+
+def test_options_win_over_the_file_and_an_optimizer_by_name_forgets_the_options_of_another(tmp_path):
+    path = tmp_path / "settings.yaml"
+    path.write_text("{rounds: 9, fleet: {name: loop}, optimizer: {name: SGD, lr: 0.5, momentum: 0.9}}")
+    settings = Settings("digits", config=path, rounds=3, lr=0.1, fleet="stacked", problem_option=["clients=4"])
+    assert settings.as_config() == {
+        "problem": {"name": "digits", "clients": 4},
+        "rounds": 3,
+        "fleet": "stacked",
+        "optimizer": {"name": "SGD", "lr": 0.1, "momentum": 0.9},
+    }
+    assert Settings("digits", config=path, optimizer="Adam").as_config()["optimizer"] == {"name": "Adam"}
+
+
+def test_options_of_an_algorithm_without_a_name_are_those_of_the_default():
+    config = Settings("digits", algorithm_option=["every=2"]).as_config()
+    assert config["algorithm"] == {"name": "all-for-one", "every": 2}
+    assert "algorithm" not in Settings("digits").as_config()
+
+
+def test_every_setting_is_an_option_of_both_commands(cli):
+    shared = ["--config", "--batch-size", "--lr", "--schedule", "--fleet", "--attack", "--guard", "-p", "-a"]
+    for command in ("run", "compare"):
+        said = cli(command, "--help")[1]
+        assert all(option in said for option in shared), command

@@ -1,0 +1,142 @@
+"""The checks for outsiders hold for all of ours, and find what is wrong with others."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+import torch
+
+import allforone as afo
+from allforone.algorithms import ALGORITHMS, Guarded, Local, State
+from allforone.algorithms.base import Info, identity
+from allforone.fleet import Attack, Attacked, Compiled, Loop, Stacked
+from allforone.problems import hold_out
+from allforone.testing import ContractOnly, check_algorithm, check_fleet, small_problem, with_batch_norm
+
+
+def made(name):
+    return ALGORITHMS[name](samples=6) if name.startswith("all-for-one-") else ALGORITHMS[name]()
+
+
+@pytest.mark.parametrize("model", [None, with_batch_norm])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_keeps_the_contract(name, model):
+    check_algorithm(made(name), small_problem(model))
+
+
+def test_a_guarded_algorithm_keeps_the_contract():
+    check_algorithm(Guarded(afo.AllForOne()), hold_out(small_problem(), 0.3, 0))
+
+
+@pytest.mark.parametrize("fleet", [Stacked, Loop])
+def test_every_fleet_answers_as_the_loop(fleet):
+    check_fleet(fleet)
+
+
+def test_the_loop_equals_itself_bit_for_bit():
+    check_fleet(Loop, exact=True)
+
+
+@pytest.mark.slow
+def test_the_compiled_fleet_answers_as_the_loop():
+    check_fleet(Compiled)
+
+
+@dataclass(frozen=True)
+class Asking(Local):
+    """Asks everybody, there or not, by going around the contract."""
+
+    def step(self, state, fleet, round):
+        fleet.batches.of(torch.ones(len(fleet.roster)).bool(), round.steps[0])
+        return super().step(state, fleet, round)
+
+
+@dataclass(frozen=True)
+class Counting(Local):
+    """Keeps something outside its state."""
+
+    seen: list = field(default_factory=list)
+
+    def step(self, state, fleet, round):
+        self.seen.append(round.number)
+        state, info = super().step(state, fleet, round)
+        return state._replace(models={name: t + len(self.seen) for name, t in state.models.items()}), info
+
+
+@dataclass(frozen=True)
+class InPlace(afo.Algorithm):
+    """Changes the models that it was given."""
+
+    def step(self, state, fleet, round):
+        for tensor in state.models.values():
+            tensor.mul_(0.9)
+        return state, Info(identity(fleet))
+
+
+@dataclass(frozen=True)
+class Restless(Local):
+    """Changes what is nobody's also when nobody is there, but the training loop puts that back."""
+
+    def init(self, models, optimizer):
+        return State(models, optimizer, common={"count": torch.zeros(())})
+
+    def step(self, state, fleet, round):
+        after, info = super().step(state, fleet, round)
+        return after._replace(common={"count": state.common["count"] + 1}), info
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(Asking(), "the contract of a fleet has no 'batches'"), (Counting(), "must be pure"), (InPlace(), "in place")],
+)
+def test_what_is_wrong_with_an_algorithm_is_said(wrong, said):
+    with pytest.raises((AssertionError, AttributeError), match=said):
+        check_algorithm(wrong)
+
+
+def test_a_round_without_anybody_changes_nothing_whatever_the_algorithm_does():
+    check_algorithm(Restless())
+
+
+def test_a_fleet_that_answers_otherwise_is_found_out():
+    class Doubling(Loop):
+        def mixed_gradients(self, models, mix, step, owners):
+            return super().mixed_gradients(models, 2 * mix, step, owners)
+
+    with pytest.raises(AssertionError, match="gradients"):
+        check_fleet(Doubling)
+
+
+def test_a_fleet_that_guesses_owners_from_lengths_is_found_out():
+    class Guessing(Loop):
+        def mixed_gradients(self, models, mix, step, owners):
+            return super().mixed_gradients(models, mix, step, torch.arange(len(mix)))
+
+    with pytest.raises(AssertionError, match=r"rows owned by others|nobody's"):
+        check_fleet(Guessing)
+
+
+def attacked(problem, attack="zeros:1", **options):
+    return Attacked(Stacked(problem, **options), Attack.parse(attack))
+
+
+def test_the_attacked_fleet_uses_no_more_of_the_contract_than_others():
+    fleet = ContractOnly(attacked(small_problem(), seed=0))
+    assert {name: getattr(fleet, name) for name in ContractOnly.NAMES}
+    with pytest.raises(AttributeError, match="has no 'liars'"):
+        fleet.liars  # noqa: B018
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_training_loop_uses_the_contract_alone(name, guard, monkeypatch):
+    from allforone.runs import run as running
+
+    def only_the_contract(kind, *arguments, **options):
+        return ContractOnly(kind(*arguments, **options))
+
+    fleets = {key: partial(only_the_contract, kind) for key, kind in running.FLEETS.items()}
+    monkeypatch.setattr(running, "FLEETS", fleets)
+    subject = small_problem()
+    result = afo.train(subject, algorithm=made(name), rounds=3, inner=2, participation=0.5, guard=guard)
+    assert len(result.models) == len(subject.clients)
