@@ -1,9 +1,11 @@
 """The rounds of a run as scalars for TensorBoard."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 from .errors import InputError
 from .runs import Record
@@ -19,15 +21,20 @@ def require_tensorboard() -> None:
 def scalars(folder: Path, metrics: Readings | None) -> Iterator[Callable[[Record], None]]:
     """Mean, worst and every client, of those who are known; `metrics` says how the run's own are read.
 
-    A resumed run writes a file of its own; TensorBoard joins them.
+    Nothing is written before the first round, when the run has its folder. A resumed run writes a file of its own;
+    TensorBoard joins them.
     """
     require_tensorboard()
     from torch.utils.tensorboard import SummaryWriter  # slow to import, and an extra
 
-    with SummaryWriter(str(folder)) as writer:
+    with ExitStack() as stack:
+
+        @cache
+        def opened() -> Any:
+            return stack.enter_context(SummaryWriter(str(folder)))
 
         def on_round(record: Record) -> None:
-            number = record.number
+            writer, number = opened(), record.number
             for quantity, values in judged(record.evaluation, metrics).items():
                 known = (~values.isnan()).nonzero().flatten()
                 writer.add_scalar(f"{quantity.name}/mean", values[known].mean(), number)
