@@ -27,9 +27,9 @@ def follow(rounds: int, shown: bool | None = None) -> Iterator[Callable[[Record]
         task = bar.add_task("rounds", total=rounds, numbers="")
 
         def on_round(round: Record) -> None:
-            numbers = f"loss {float(round.evaluation.loss.mean()):.4g}"
-            if round.evaluation.accuracy is not None:
-                numbers += f"  accuracy {100 * float(round.evaluation.accuracy.mean()):.1f} %"
+            numbers = f"loss {float(round.evaluation.loss.nanmean()):.4g}"
+            for name, values in round.evaluation.metrics.items():
+                numbers += f"  {name} {float(values.nanmean()):.4g}"
             if round.info is not None:
                 others = float((round.info.weights != 0).sum(1).double().mean()) - 1
                 numbers += f"  collaborators {max(0.0, others):.1f}"
