@@ -61,7 +61,9 @@ def test_a_flipped_gradient_is_the_opposite_for_all_and_in_the_statistics_too(ho
         for k in (other, liar)
     }
     expected = (-mean[liar] - mean[other]).square().sum().double()
-    torch.testing.assert_close(fleet.compare(models, at(fleet, 0)).distance[other, liar], expected, rtol=1e-4, atol=1e-8)
+    torch.testing.assert_close(
+        fleet.compare(models, at(fleet, 0)).distance[other, liar], expected, rtol=1e-4, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("honest", [Stacked, Loop])

@@ -26,9 +26,7 @@ def images(model=network, loss=F.cross_entropy, clients=6, samples=24):
         data = (torch.randn(samples, 1, 28, 28, generator=random), torch.randint(0, 10, (samples,), generator=random))
         return afo.Client(data, data)
 
-    return afo.Problem(
-        model, loss, metrics={"accuracy": afo.accuracy}, clients=[client(k) for k in range(clients)]
-    )
+    return afo.Problem(model, loss, metrics={"accuracy": afo.accuracy}, clients=[client(k) for k in range(clients)])
 
 
 def weights(n=6):

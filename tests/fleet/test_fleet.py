@@ -168,7 +168,9 @@ def test_judging_in_pieces_gives_the_same(numbers, monkeypatch):
 @pytest.mark.parametrize("fleet", FLEETS)
 def test_layers_that_the_user_froze_stay_frozen(fleet):
     made = fleet(problem("still norm"), seed=0)
-    models, _ = made.descend(made.initial(), torch.eye(4), Optimizer(lambda p: torch.optim.SGD(p, lr=0.1)), over(made, range(2)))
+    models, _ = made.descend(
+        made.initial(), torch.eye(4), Optimizer(lambda p: torch.optim.SGD(p, lr=0.1)), over(made, range(2))
+    )
     assert (models["1.num_batches_tracked"] == 0).all()
     assert (models["1.running_mean"] == 0).all()
 

@@ -129,6 +129,17 @@ def test_a_round_in_which_nobody_is_there_changes_nothing(name):
     go_on(algorithm, second, fleet, 1, done=2)
 
 
+@pytest.mark.parametrize("fleet", [Stacked, Loop])
+def test_who_is_absent_is_asked_for_no_loss_and_not_judged(fleet):
+    made = fleet(problem("perceptron"), seed=3, participation=lambda step: HERE)
+    round, models = over(made, range(2)), made.initial()
+    assert made.losses(models, round).isfinite().all(0).equal(HERE) and made.ledger.samples[1] == 0
+    judged = made.evaluate(models, round)
+    assert judged.known.equal(HERE) and judged.loss.isfinite().equal(HERE)
+    assert judged.metrics["accuracy"].isfinite().equal(HERE)
+    assert evaluate(made, models).known.all()  # before the training, everybody is
+
+
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("guarded", [False, True])
 def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algorithm, guarded):
