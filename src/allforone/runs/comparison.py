@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..algorithms import ALGORITHMS
 from ..errors import Diverged, InputError
 from .config import PAPER_SEEDS, RunConfig, pairs, parse
 from .folder import Folder, differences, refuse_used
@@ -80,7 +81,8 @@ def plan(
     for spoken in algorithms:
         parts = spoken.split(":")
         first = next((place for place, part in enumerate(parts) if "=" in part), len(parts))
-        name, options = ":".join(parts[:first]), parts[first:]  # of the user's own file, the name holds a colon too
+        first = 1 if parts[0] in ALGORITHMS else first  # of the user's own file, the name holds a colon too
+        name, options = ":".join(parts[:first]), parts[first:]
         choice = {**common, **pairs(options, "--algorithms"), "name": name}
         label = ":".join([Path(name).name, *options])
         configs.append(
