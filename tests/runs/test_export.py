@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import allforone as afo
-from allforone.runs import export, parse, run_config
+from allforone.runs import execute, export, parse, prepare
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 2, "inner": 2}
 ELSEWHERE = """
@@ -25,7 +25,7 @@ torch.save(model(torch.ones(1, 64)), sys.argv[2])
 
 @pytest.fixture
 def run(tmp_path):
-    return tmp_path / "run", run_config(parse(QUICK), tmp_path / "run")
+    return tmp_path / "run", execute(prepare(parse(QUICK)), tmp_path / "run")
 
 
 def test_an_exported_model_answers_the_same_in_a_fresh_process_without_allforone(run, cli, tmp_path):

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allforone import Criterion, binary, continuous
+from allforone import CustomCriterion, binary, continuous
 from allforone.collaboration import definition, effective_variance
 from allforone.theory import (
     Heterogeneity,
@@ -22,7 +22,12 @@ from allforone.theory import (
 
 from .simulation import random_quadratics, true_similarity
 
-CRITERIA = {"binary": binary(0.1), "half": binary(0.5), "continuous": continuous(), "square": Criterion(torch.square)}
+CRITERIA = {
+    "binary": binary(0.1),
+    "half": binary(0.5),
+    "continuous": continuous(),
+    "square": CustomCriterion(torch.square),
+}
 seeds = st.integers(0, 10**6)
 
 
