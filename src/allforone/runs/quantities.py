@@ -76,9 +76,6 @@ def judged(evaluation: Evaluation, metrics: Readings | None) -> dict[Quantity, T
     return {quantity: values for quantity, values in found.items() if values is not None and not values.isnan().all()}
 
 
-def _of_metric(
-    name: str, lower_is_better: bool = False, percent: bool = False, digits: int | None = None, **_: Any
-) -> Quantity:
+def _of_metric(name: str, lower_is_better: bool = False, percent: bool = False, digits: int = 3) -> Quantity:
     head = f"{name} %" if percent else name
-    shown = (1 if percent else 3) if digits is None else digits
-    return Quantity(name, f"test_{name}", head, f"test {name}", lower_is_better, percent, shown)
+    return Quantity(name, f"test_{name}", head, f"test {name}", lower_is_better, percent, digits)
