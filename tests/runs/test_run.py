@@ -54,7 +54,7 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
         "evaluate_every": 1,
         "participation": 1.0,
         "guard": False,
-        "metrics": {"accuracy": {"lower_is_better": False, "percent": True}},
+        "metrics": {"accuracy": {"lower_is_better": False, "percent": True, "digits": 1}},
         "identity": {
             "model": {"name": "Sequential", "digest": config["identity"]["model"]["digest"]},
             "loss": "torch.nn.functional.cross_entropy",
