@@ -80,6 +80,8 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = _filled(config, problem)
     optimizer, config = _optimizer(config, given)
     identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
+    if problem.smoothness is not None:
+        identity["smoothness"] = problem.smoothness
     if callable(given.participation):
         identity["participation"] = described(given.participation)
     if ":" in str(config.algorithm.name):  # the user's own file: its name and options stay, to be loaded again
