@@ -52,7 +52,8 @@ class Run:
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        return checked_options(make, self.config.fleet.options, f"fleet {name}") if self.config.fleet.options else {}
+        others = ("problem", "seed", "batch_size", "participation")  # which every fleet is given
+        return checked_options(make, self.config.fleet.options, f"fleet {name}", others)
 
     def assemble(self) -> tuple[Fleet, Algorithm]:
         """The fleet, and the algorithm with its guard."""
