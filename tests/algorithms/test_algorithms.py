@@ -66,7 +66,9 @@ def test_all_for_one_reads_like_its_equation():
             )
 
 
-@pytest.mark.parametrize("name", sorted({*ALGORITHMS} - {"ditto", "apfl", "apfl-as-published", "fedavg-finetune", "wga-bc-as-published"}))
+@pytest.mark.parametrize(
+    "name", sorted({*ALGORITHMS} - {"ditto", "apfl", "apfl-as-published", "fedavg-finetune", "wga-bc-as-published"})
+)
 def test_one_client_alone_is_local(name):
     subject = problem("perceptron", count=1)
     algorithm = ALGORITHMS[name](samples=9) if name.startswith("all-for-one-") else ALGORITHMS[name]()

@@ -57,6 +57,29 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorit
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"attack": "nan:1", "algorithm": "oracle"},
+        {"guard": True},
+        {"participation": 0.5},
+        {"fleet": "loop"},
+        {"batch_size": 1, "algorithm": "all-for-one"},
+        {"algorithm": {"name": "fedavg-finetune", "finetune": 5}, "participation": 0.5},
+    ],
+    ids=str,
+)
+def test_a_resumed_run_goes_on_with_whatever_stood_in_its_way(tmp_path, more):
+    run = prepare(parse({**CONFIG, **more}))
+    execute(run, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, tmp_path / "stopped", on_round=stop_after(3))
+    resume(tmp_path / "stopped")
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    if "attack" in more:
+        assert Folder.open(tmp_path / "whole").metrics()["refused"].max() > 0
+
+
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     execute(prepare(parse(CONFIG)), tmp_path / "whole")

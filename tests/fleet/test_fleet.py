@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -163,6 +165,26 @@ def test_judging_in_pieces_gives_the_same(numbers, monkeypatch):
     pieces = evaluate(Stacked(subject, seed=0), whole.initial())
     torch.testing.assert_close(pieces.loss, expected.loss)
     assert pieces.metrics["accuracy"].equal(expected.metrics["accuracy"])
+
+
+def spread(output, target):
+    """Of all outputs together; no mean of what it is on parts of them."""
+    return output.std() + F.cross_entropy(output, target)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+def test_a_loss_and_a_metric_see_all_test_data_of_a_client_at_once(fleet, monkeypatch):
+    from allforone.fleet import judge
+
+    monkeypatch.setattr(judge, "PASSED_NUMBERS", 40)  # one sample at a time passes through the model
+    subject = replace(problem("perceptron", loss=spread), metrics={"range": lambda o, t: o.max() - o.min()})
+    made = fleet(subject, seed=0)
+    found, module = evaluate(made, made.initial()), made.passes.module.eval()
+    for k, client in enumerate(subject.clients):
+        x, y = client.test.tensors
+        output = module(x).detach()
+        assert found.loss[k] == pytest.approx(spread(output, y).item(), rel=1e-5)
+        assert found.metrics["range"][k] == pytest.approx((output.max() - output.min()).item(), rel=1e-5)
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

@@ -52,7 +52,8 @@ class Run:
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        return checked_options(make, self.config.fleet.options, f"fleet {name}") if self.config.fleet.options else {}
+        others = ("problem", "seed", "batch_size", "participation")  # which every fleet is given
+        return checked_options(make, self.config.fleet.options, f"fleet {name}", others)
 
     def assemble(self) -> tuple[Fleet, Algorithm]:
         """The fleet, and the algorithm with its guard."""
@@ -80,6 +81,8 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = _filled(config, problem)
     optimizer, config = _optimizer(config, given)
     identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
+    if problem.smoothness is not None:
+        identity["smoothness"] = problem.smoothness
     if callable(given.participation):
         identity["participation"] = described(given.participation)
     if ":" in str(config.algorithm.name):  # the user's own file: its name and options stay, to be loaded again
