@@ -97,6 +97,7 @@ def test_the_synthetic_problem_agrees_in_double_precision(size):
     torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_unet_of_ixi_agrees_buffers_included():
     from allforone.problems.ixi import UNet, dice_loss
 

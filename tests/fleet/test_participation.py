@@ -105,6 +105,7 @@ def test_a_share_that_is_none_is_refused(wrong):
         Stacked(problem("linear"), seed=0, participation=wrong).begin(1, range(1))
 
 
+@pytest.mark.slow
 def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
     ends = {}
     for name in ("all-for-one", "local"):
