@@ -43,7 +43,7 @@ lint: $(TOOLS)  ## ruff and mypy only
 	$(BIN)/mypy
 
 docs: $(TOOLS)  ## the documents and the API reference as a site: out/site/index.html
-	$(BIN)/mkdocs --quiet build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: $(RUNTIME)  ## measure speed: a table, and out/bench.json (about fifteen minutes)
 	$(BIN)/python -m benchmarks --out out/bench.json
