@@ -30,6 +30,7 @@ def assert_same(fast, plain):
         torch.testing.assert_close(fast[name], plain[name], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_stacked_equals_loop(algorithm, model):
