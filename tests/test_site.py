@@ -42,3 +42,8 @@ def test_every_public_name_is_in_the_api_reference(site):
 def test_pages_ask_nothing_of_the_network(site):
     for page in site.rglob("*.html"):
         assert not re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(?:https?:)?//[^"]+', page.read_text()), page
+
+
+def test_examples_of_docstrings_are_shown_as_code(site):
+    for page in (site / "api").glob("*.html"):
+        assert "<blockquote>" not in page.read_text(), f"{page.name}: >>> was read as a quotation"
