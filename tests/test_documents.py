@@ -21,6 +21,7 @@ def blocks(document, language):
 PYTHON = [(path.name, number, code) for path in DOCUMENTS for number, code in enumerate(blocks(path, "python"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number", "code"), PYTHON, ids=lambda value: str(value)[:20])
 def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -31,6 +32,7 @@ def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch)
         assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run_in_their_order(tmp_path, monkeypatch, cli):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)

@@ -90,6 +90,7 @@ def test_the_penalty_is_applied_with_its_factor_from_the_first_step_it_acts(algo
     assert any((once[name] - none[name]).abs().max() > 1e-4 for name in none)
 
 
+@pytest.mark.slow
 def test_ditto_pulls_towards_the_common_model_of_fedavg():
     state, _, fleet = train(Ditto(0.1))
     common = train(FedAvg())[0]
@@ -105,6 +106,7 @@ def test_apfl_with_mixture_zero_is_fedavgs_model():
     assert same(train(Apfl(mixture=0.0, adaptive=False))[0], train(FedAvg())[0])
 
 
+@pytest.mark.slow
 def test_apfl_descends_in_its_mixture():
     """The mixture moves against its slope: where the own model is better, it is used more."""
     state, _, _ = train(Apfl(mixture=0.5), rounds=30, make=partial(torch.optim.SGD, lr=0.1))
@@ -198,6 +200,7 @@ class Exact:
         return (model["weight"][0] - self.optimum).square().sum()
 
 
+@pytest.mark.slow
 def test_the_bias_correction_drives_the_bias_to_zero_on_a_quadratic():
     optima = torch.tensor([[1.0, 0], [-1, 0], [0, 3]], dtype=torch.float64)
     streams = [Exact(optimum) for optimum in optima]

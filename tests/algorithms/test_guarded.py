@@ -19,6 +19,8 @@ from allforone.runs import Result
 
 from ..rounds import train
 
+pytestmark = pytest.mark.slow
+
 SGD = Optimizer(partial(torch.optim.SGD, lr=0.2))
 
 

@@ -47,6 +47,7 @@ def test_at_a_stationary_point_only_oneself_is_similar():
     assert r.tolist() == [[1, 0], [0.5, 1]]
 
 
+@pytest.mark.slow
 def test_with_many_samples_the_papers_estimate_nears_the_true_similarity():
     problem = synthetic(seed=5, dimension=3, clients=6, spread=1.0)
     fleet = Stacked(problem, seed=5)

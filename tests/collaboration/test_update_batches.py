@@ -48,6 +48,7 @@ def test_nobody_moves_a_client_further_than_its_own_gradient_is_long():
     assert (added.norm(dim=2) <= gradients.norm(dim=1)[:, None] * (1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_statistics_are_unbiased_whatever_the_noise():
     problem = synthetic(seed=5, dimension=3, clients=4, spread=1.0)
     slopes = -2 * torch.stack([client.train.optimum for client in problem.clients])  # ∇R_k(0) with H = I
@@ -131,6 +132,7 @@ def test_wrong_options_are_refused(wrong):
         UpdateBatches(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "rounds", "target"), [(2, 40, -20), (10, 200, -26)])
 def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
     ends = {}

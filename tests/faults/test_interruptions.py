@@ -45,6 +45,7 @@ def assert_same_run(one, other):
         assert ours.weights()[name].equal(tensor), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("rounds", [0, 3])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm, rounds):
@@ -80,6 +81,7 @@ def test_a_resumed_run_goes_on_with_whatever_stood_in_its_way(tmp_path, more):
         assert Folder.open(tmp_path / "whole").metrics()["refused"].max() > 0
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     execute(prepare(parse(CONFIG)), tmp_path / "whole")
@@ -101,6 +103,7 @@ execute(prepare(parse({CONFIG!r})), {str(out)!r}, on_round=on_round)
     assert_same_run(out, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(
@@ -170,6 +173,7 @@ def test_nan_that_appears_in_the_loss_names_round_and_client(fleet):
         afo.train(model, clients, loss=loss, lr=0.05, rounds=50, fleet=fleet, algorithm=afo.Local())
 
 
+@pytest.mark.slow
 def test_a_diverging_algorithm_does_not_hold_up_the_others(cli, tmp_path):
     (tmp_path / "mine.py").write_text("""
 import torch, torch.nn.functional as F

@@ -80,6 +80,7 @@ def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weig
     assert fleet.compare(models, at(fleet, 0)).distance[:, fleet.liars].isnan().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [kind for kind in ATTACKS if kind != "mimicry"])
 def test_honest_clients_stay_far_below_local_whatever_four_of_twenty_send(kind):
     subject = synthetic(seed=127, dimension=2)

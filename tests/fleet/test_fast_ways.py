@@ -44,6 +44,7 @@ def with_dropout():
     return nn.Sequential(*network()[:7], nn.Dropout(), *network()[7:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [network, with_dropout])
 def test_one_core_and_two_give_the_same_bits(model, cores):
     found = []
@@ -58,6 +59,7 @@ def test_one_core_and_two_give_the_same_bits(model, cores):
     assert all(one.equal(two) for one, two in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 def test_dropout_draws_the_same_masks_on_many_cores_as_in_the_loop(cores):
     cores(2)
     fast, plain = (fleet(images(with_dropout), seed=0, batch_size=4) for fleet in (Stacked, Loop))
@@ -75,6 +77,7 @@ def test_a_mistake_in_a_thread_is_named_and_leaves_the_cores_as_they_were(cores)
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3, 5, 8])
 def test_a_pass_in_pieces_is_the_whole_pass(size, monkeypatch):
     monkeypatch.setattr(fast_passes, "PASSED_SAMPLES", size)
@@ -169,6 +172,7 @@ def test_many_batches_drawn_at_once_are_those_drawn_one_by_one():
                 assert found[place].equal(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
 def test_compiled_steps_are_the_plain_ones_whoever_listens_to_whom():
     made = [fleet(problem("perceptron"), seed=0, batch_size=4) for fleet in (Compiled, Stacked)]

@@ -59,6 +59,7 @@ def test_a_row_of_zeros_gives_no_gradient(fleet):
         assert tensor[1].count_nonzero() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", FLEETS)
 @pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
 @given(weights=st.lists(st.floats(-2, 2), min_size=4, max_size=4))

@@ -30,6 +30,7 @@ def assert_same(fast, plain):
         torch.testing.assert_close(fast[name], plain[name], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_stacked_equals_loop(algorithm, model):
@@ -97,6 +98,7 @@ def test_the_synthetic_problem_agrees_in_double_precision(size):
     torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_unet_of_ixi_agrees_buffers_included():
     from allforone.problems.ixi import UNet, dice_loss
 

@@ -105,6 +105,7 @@ def test_a_share_that_is_none_is_refused(wrong):
         Stacked(problem("linear"), seed=0, participation=wrong).begin(1, range(1))
 
 
+@pytest.mark.slow
 def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
     ends = {}
     for name in ("all-for-one", "local"):
@@ -140,6 +141,7 @@ def test_who_is_absent_is_asked_for_no_loss_and_not_judged(fleet):
     assert evaluate(made, models).known.all()  # before the training, everybody is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("guarded", [False, True])
 def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algorithm, guarded):

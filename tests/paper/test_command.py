@@ -15,6 +15,8 @@ from allforone.runs import Comparison, Folder, execute, parse, prepare, read_run
 
 from ..problems.test_formats import write_heart
 
+pytestmark = pytest.mark.slow
+
 
 def read(path):
     return list(csv.reader(path.read_text().splitlines()))

@@ -7,6 +7,8 @@ import torch
 
 from allforone.runs import PAPER_SEEDS, Folder, execute, log10_excess, parse, prepare
 
+pytestmark = pytest.mark.slow
+
 
 @cache
 def final(dimension: int, algorithm: str, weighting: str | None = None, rounds: int | None = None):

@@ -139,6 +139,7 @@ def test_clients_absent_in_the_last_round_count_with_what_is_last_known_of_them(
     assert found["mean"] == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_client_that_was_never_judged_is_left_out_of_table_page_and_figures(open_page, invented_run, tmp_path):
     unknown = {"loss": [0.5, None, 0.7, 0.9], "accuracy": [None, None, 0.5, 0.7], "auc": [None] * 4}
     readings = {"accuracy": {"percent": True}, "auc": {}}

@@ -13,6 +13,8 @@ from allforone.reports import write_report
 from allforone.reports.page import fill
 from allforone.runs import Comparison, Folder
 
+pytestmark = pytest.mark.slow
+
 ORDER = "arrangement(current()).order"
 PIXELS = """() => {
   const canvas = document.querySelector("#matrix canvas"), spot = canvas.getBoundingClientRect(), found = [];

@@ -18,6 +18,8 @@ from allforone.reports import server
 from allforone.reports.watch import Watched
 from allforone.runs import execute, parse, prepare
 
+pytestmark = pytest.mark.slow
+
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
 
 

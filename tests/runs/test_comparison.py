@@ -8,6 +8,8 @@ from allforone.algorithms import PAPER_ALGORITHMS
 from allforone.runs import Folder
 from allforone.runs.summary import statistics
 
+pytestmark = pytest.mark.slow
+
 OPTIONS = ["digits", "-p", "clients=4", "--rounds", "3", "--inner", "2", "--seeds", "1,2"]
 
 

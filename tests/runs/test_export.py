@@ -28,6 +28,7 @@ def run(tmp_path):
     return tmp_path / "run", execute(prepare(parse(QUICK)), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_an_exported_model_answers_the_same_in_a_fresh_process_without_allforone(run, cli, tmp_path):
     path, result = run
     code, out, err = cli("export", path, "--client", 3)
@@ -39,6 +40,7 @@ def test_an_exported_model_answers_the_same_in_a_fresh_process_without_allforone
     assert torch.load(answer).equal(result.models[3](torch.ones(1, 64)))
 
 
+@pytest.mark.slow
 def test_the_loader_knows_the_architecture_of_a_problem_with_a_name(run, cli):
     path, _ = run
     assert cli("export", path, "--client", 0)[0] == 0
@@ -47,6 +49,7 @@ def test_the_loader_knows_the_architecture_of_a_problem_with_a_name(run, cli):
     assert "Linear(in_features=64, out_features=32" in shown
 
 
+@pytest.mark.slow
 def test_an_onnx_model_answers_the_same_for_batches_of_any_size(run, cli, tmp_path):
     pytest.importorskip("onnxscript", reason="allforone[onnx] is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

@@ -28,6 +28,7 @@ def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     assert (tables["weights"][absent] == 0).all()
 
 
+@pytest.mark.slow
 def test_a_folder_that_lacks_tables_is_reported_and_resumed(tmp_path, cli):
     """What it does not know is NaN."""
     path = tmp_path / "run"

@@ -146,6 +146,7 @@ def needs(path, other: "Unknown" = None):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["problem", "fixed"])
 def test_a_users_own_file_runs(cli, tmp_path, name):
     (tmp_path / "mine.py").write_text(OWN)

@@ -91,6 +91,7 @@ def test_a_schedule_and_a_scheduler_exclude_each_other():
         prepare(parse({"problem": "synthetic", "schedule": "constant", "scheduler": "StepLR"}))
 
 
+@pytest.mark.slow
 def test_every_seed_of_a_comparison_has_its_own_constants(cli, tmp_path):
     code, _, err = cli(
         "compare",

@@ -23,6 +23,7 @@ def fleet(seed=127, kind=Stacked, **options):
     return kind(synthetic(seed, **{**NOISY, **options}), seed=seed, batch_size=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("algorithm", [Local(), AllForOne(), AllForOne(continuous(), FreshSamples(8), "definition")])
@@ -37,6 +38,7 @@ def test_a_trajectory_finds_the_run_again(algorithm, inner, participation):
     assert found.bound.shape == (8 * inner + 1, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [Local(), Oracle()])
 def test_the_mean_over_many_runs_stays_under_both_bounds(algorithm):
     fleets = [Loop(synthetic(127, **NOISY), seed=seed, batch_size=4) for seed in range(30)]
