@@ -99,8 +99,8 @@ def generator(*name: int | str) -> torch.Generator:
 
 
 def fingerprint(*data: object) -> str:
-    """A short text that changes when the data do: of tensors every byte counts, of what is transformed, read item by item
-    or drawn from a stream the first few samples."""
+    """A short text that changes when the data do: of tensors every byte counts; of what is transformed, read item by
+    item or drawn from a stream, the first few samples."""
     digest = hashlib.blake2b(digest_size=8)
     for part in data:
         tensors: tuple[Tensor, ...] = ()
