@@ -11,10 +11,8 @@ import torch.nn.functional as F
 from torch import nn
 
 import allforone as afo
-from allforone.algorithms import Ditto, FedAvg, Guarded, Local
-from allforone.errors import InputError
+from allforone.algorithms import Ditto, FedAvg, Local
 from allforone.runs import Folder, execute, parse, prepare, resume
-from allforone.testing import small_problem
 
 
 def sites(count=3, names=("north", "south", "west"), **options):
@@ -341,23 +339,3 @@ def test_a_users_file_that_has_changed_is_refused_and_taken_when_it_is_as_it_was
     assert contents(out) == before
     written(mine, MINE)
     assert resume(out).stacked["weight"].equal(whole.stacked["weight"])
-
-
-def test_fewer_rounds_than_are_done_are_refused_and_nothing_is_changed(tmp_path):
-    out = tmp_path / "run"
-    afo.train(small_problem(), rounds=3, out=out)
-    before = {path.name: path.read_bytes() for path in out.iterdir()}
-    with pytest.raises(InputError, match="3 rounds already, which is more than 2"):
-        afo.train(small_problem(), rounds=2, out=out, resume=True)
-    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
-
-
-def test_a_run_from_python_is_gone_on_with_in_python(tmp_path):
-    afo.train(small_problem(), rounds=1, out=tmp_path / "run")
-    with pytest.raises(InputError, match="started from Python"):
-        resume(tmp_path / "run")
-
-
-def test_a_guard_is_asked_for_by_its_own_argument():
-    with pytest.raises(InputError, match="guard=True"):
-        afo.train(small_problem(), algorithm=Guarded(afo.AllForOne()), rounds=1)
