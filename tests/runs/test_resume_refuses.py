@@ -16,6 +16,8 @@ from allforone.errors import InputError
 from allforone.runs import Folder, execute, parse, prepare, resume
 from allforone.testing import small_problem
 
+pytestmark = pytest.mark.slow
+
 
 def sites(count=3, names=("north", "south", "west"), **options):
     random = torch.Generator().manual_seed(0)
