@@ -7,6 +7,8 @@ from allforone.errors import InputError
 from allforone.fleet import FLEETS
 from allforone.runs import Folder, compare, plan, run
 
+pytestmark = pytest.mark.slow
+
 DIGITS = {"problem": {"name": "digits", "clients": 4}, "rounds": 3}
 SYNTHETIC = {"problem": {"name": "synthetic", "clients": 4}, "rounds": 3}
 
