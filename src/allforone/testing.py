@@ -21,6 +21,8 @@ from .fleet import Fleet, Loop, Optimizer, Round, Stacked
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
 
+__all__ = ["ContractOnly", "check_algorithm", "check_fleet", "small_problem", "with_batch_norm"]
+
 #: Momentum and decay move a model whose gradient is 0, so that forgetting an absent client shows.
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.1)
 
