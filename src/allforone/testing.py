@@ -1,7 +1,8 @@
 """Checks for algorithms and fleets from outside: what every one of ours keeps, in one call for a test of yours.
 
-def test_my_algorithm_keeps_the_contract():
-    allforone.testing.check_algorithm(MyAlgorithm())
+Example:
+    >>> from allforone import Local, testing
+    >>> testing.check_algorithm(Local())
 """
 
 import tempfile
