@@ -104,3 +104,14 @@ def test_the_functions_of_a_layer_count():
 
 def test_numbers_of_numpy_are_described_as_numbers():
     assert described(partial(torch.optim.SGD, lr=np.float32(0.5))) == {"name": "SGD", "lr": 0.5}
+
+
+def test_the_users_module_stays_as_it_was():
+    model = nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.Linear(5, 3))
+    model[1].eval()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    subject = small_problem()
+    first, second = (afo.train(model, subject.clients, loss=F.cross_entropy, rounds=2) for _ in range(2))
+    assert model.training and not model[1].training
+    assert all(tensor.equal(before[name]) for name, tensor in model.state_dict().items())
+    assert all(first.stacked[name].equal(second.stacked[name]) for name in first.stacked)
