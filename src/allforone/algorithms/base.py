@@ -81,7 +81,7 @@ def advance(algorithm: Algorithm, state: State, fleet: Fleet, round: Round) -> t
         return after, info
     models, optimizer, own = (put_back(present, now, then) for now, then in zip(after[:3], state[:3], strict=True))
     common = after.common if present.any() else state.common
-    heard = torch.where(present[:, None], info.weights, 0)
+    heard = torch.where(present[:, None] & present, info.weights, 0)
     return State(models, optimizer, own, common), info._replace(weights=heard)
 
 
