@@ -54,7 +54,8 @@ class Batches:
     def to_compare(self, asked: Tensor, step: int, samples: int | None, least: int) -> dict[int, list[Batch]]:
         """What each client is compared on: a batch of `samples` drawn for it, or the update's batch in two halves.
 
-        A batch too small for halves of `least` samples is one half, and that of the step before, or at first after, the other.
+        A batch too small for halves of `least` samples is one half, and that of the step before the other; of the step
+        after, at the first.
         """
         if samples is not None:
             drawn = self.of(asked, step, purpose="compare", size=samples)
