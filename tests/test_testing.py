@@ -7,11 +7,14 @@ import pytest
 import torch
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS, Guarded, Local, State
+from allforone.algorithms import ALGORITHMS, Guarded, Local, State, advance
 from allforone.algorithms.base import Info, identity
-from allforone.fleet import Attack, Attacked, Compiled, Loop, Stacked
+from allforone.errors import InputError
+from allforone.fleet import Attack, Attacked, Compiled, Loop, Optimizer, Stacked
 from allforone.problems import hold_out
-from allforone.testing import ContractOnly, check_algorithm, check_fleet, small_problem, with_batch_norm
+from allforone.testing import MOMENTUM, ContractOnly, check_algorithm, check_fleet, small_problem, with_batch_norm
+
+from .rounds import play
 
 
 def made(name):
@@ -86,6 +89,72 @@ class Restless(Local):
     def step(self, state, fleet, round):
         after, info = super().step(state, fleet, round)
         return after._replace(common={"count": state.common["count"] + 1}), info
+
+
+@dataclass(frozen=True)
+class Remembering(Local):
+    """Remembers something of everybody that is not a row for each client."""
+
+    value: object = 0
+
+    def init(self, models, optimizer):
+        return State(models, optimizer, {"seen": {"count": self.value}})
+
+    def step(self, state, fleet, round):
+        return super().step(state, fleet, round)[0]._replace(own=state.own), Info(identity(fleet))
+
+
+class Plain(Local):
+    """No dataclass of its own, but that of its parent."""
+
+
+class NoDataclass(afo.Algorithm):
+    def __init__(self, rate):
+        self.rate = rate
+
+    def step(self, state, fleet, round):
+        return state, Info(identity(fleet))
+
+
+@dataclass(frozen=True)
+class Peeking(Local):
+    """Moves everybody towards the mean of all models, there or not."""
+
+    def step(self, state, fleet, round):
+        after, info = super().step(state, fleet, round)
+        return after._replace(models={name: t + state.models[name].mean(0) for name, t in after.models.items()}), info
+
+
+@pytest.mark.parametrize("value", [0, torch.zeros(()), torch.zeros(1), [1, 2, 3, 4], None])
+def test_a_memory_without_a_row_for_each_client_is_named_even_if_everybody_is_there(value):
+    with pytest.raises(InputError, match=r"own\['seen'\]\['count'\].*row for each of the 4 clients.*`common`"):
+        play(Loop(small_problem(), seed=3), Remembering(value), partial(torch.optim.SGD, lr=0.1), rounds=1)
+
+
+def test_a_memory_that_is_no_dictionary_is_named():
+    wrong = Remembering()
+    fleet = Loop(small_problem(), seed=3)
+    state = wrong.init(fleet.initial(), Optimizer(MOMENTUM))._replace(own=7)
+    with pytest.raises(InputError, match="own is of type int"):
+        advance(wrong, state, fleet, fleet.begin(1, range(1)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (Remembering(0), r"own\['seen'\]\['count'\].*row for each"),
+        (Remembering(torch.zeros(1)), r"own\['seen'\]\['count'\].*row for each"),
+        (NoDataclass(0.5), "frozen dataclass"),
+        (Peeking(), "the model of a client that is absent was used"),
+    ],
+)
+def test_which_promise_of_an_algorithm_is_broken_is_said(wrong, said):
+    with pytest.raises(AssertionError, match=said):
+        check_algorithm(wrong)
+
+
+def test_a_class_that_inherits_its_fields_keeps_the_contract():
+    check_algorithm(Plain())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ Example:
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from .algorithms import Algorithm, State, advance
 from .describe import described
-from .fleet import Fleet, Loop, Optimizer, Round, Stacked
+from .errors import InputError
+from .fleet import Fleet, Loop, Optimizer, Round, Stacked, where_rows
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
 
@@ -79,9 +80,10 @@ def with_batch_norm() -> nn.Module:
 def check_algorithm(algorithm: Algorithm, problem: Problem | None = None) -> None:
     """Raise an AssertionError that says which promise of an algorithm is broken, or return.
 
-    A round is a pure function of state and round; the absent keep all that is theirs and draw nothing; a round in which
-    nobody is there changes nothing; only the fleet's contract is used; the state survives a checkpoint; the fast fleet
-    gives what the plain loop gives; the algorithm describes itself.
+    A round is a pure function of state and round; the absent keep all that is theirs and draw nothing, and nobody hears
+    of their models; a round in which nobody is there changes nothing; what is remembered of the clients has a row for
+    each; only the fleet's contract is used; the state survives a checkpoint; the fast fleet gives what the plain loop
+    gives; the algorithm describes itself.
 
     Example:
         >>> from allforone import Local
@@ -95,7 +97,10 @@ def check_algorithm(algorithm: Algorithm, problem: Problem | None = None) -> Non
         fleet = Loop(problem, seed=3, participation=partial(_by_table, table))
         state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
         for number in range(len(table)):
-            state = _check_round(algorithm, state, fleet, number)
+            try:
+                state = _check_round(algorithm, state, fleet, number)
+            except InputError as error:
+                raise AssertionError(f"a round was refused: {error}") from error
     _check_fleets_agree(algorithm, problem, absent)
 
 
@@ -120,17 +125,39 @@ def _check_round(algorithm: Algorithm, state: State, fleet: Loop, number: int) -
         if name in before and tensor.dim():  # a counter of steps is common to all rows of an optimizer
             kept = _same({name: tensor[away]}, {name: before[name][away]})
             assert kept, f"{name} of a client that is absent was changed"
+    if number and away.any():  # at first the model of who is absent is that of all
+        _check_unheard(algorithm, state, after, contract, round)
     if away.all():
         assert _same(_flat(after.common), _flat(state.common)), "a round in which nobody was there changed something"
     assert _same(_flat(_through_checkpoint(after)), _flat(after)), "a checkpoint does not give the state back"
     return after
 
 
+def _check_unheard(algorithm: Algorithm, state: State, after: State, fleet: Fleet, round: Round) -> None:
+    """With anything else in the rows of the absent, the others and what is nobody's come out the same."""
+    away, n = ~round.present, len(round.present)
+    other = state._replace(models=_spoiled(state.models, away), own=_spoiled(state.own, away))
+    found, expected = (_flat(s) for s in (advance(algorithm, other, fleet, round)[0], after))
+    for name, tensor in expected.items():
+        common = name.startswith("/common") or tensor.shape[:1] != (n,)
+        kept = ... if common else round.present
+        same = _same({name: tensor[kept]}, {name: found[name][kept]})
+        assert same, f"the model of a client that is absent was used: {name} depends on it"
+
+
+def _spoiled(value: Any, rows: Tensor) -> Any:
+    if isinstance(value, dict):
+        return {key: _spoiled(item, rows) for key, item in value.items()}
+    floats = isinstance(value, Tensor) and value.is_floating_point()
+    return where_rows(rows, torch.full_like(value, 1e3), value) if floats else value
+
+
 def _check_description(algorithm: Algorithm) -> None:
     assert isinstance(algorithm, Algorithm), "an algorithm inherits from allforone.Algorithm"
     assert isinstance(algorithm.name, str) and algorithm.name, "an algorithm has a name"
     assert isinstance(algorithm.label, str) and algorithm.label, "an algorithm has a label"
-    assert described(algorithm) == described(replace(algorithm)), (  # type: ignore[type-var]
+    assert is_dataclass(algorithm), "an algorithm is a frozen dataclass: write @dataclass(frozen=True) above its class"
+    assert described(algorithm) == described(replace(algorithm)), (
         "an algorithm is a frozen dataclass whose fields describe it: made again from them, it must be the same"
     )
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS, Apfl, CoBo, FedAvg, Guarded, Ifca, WgaBc, advance
+from allforone.algorithms import ALGORITHMS, Apfl, CoBo, FedAvg, Guarded, Ifca, State, WgaBc, advance
 from allforone.algorithms.cobo import agreement_half_way
-from allforone.fleet import Loop, Optimizer, Round, Stacked
+from allforone.fleet import Loop, Optimizer, Round, Stacked, where_rows
 from allforone.problems import hold_out
-from allforone.testing import MOMENTUM, small_problem
+from allforone.testing import MOMENTUM, small_problem, with_batch_norm
 
 INNER = 4
 ALL = [*ALGORITHMS, "guarded"]
@@ -57,6 +57,84 @@ def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
         if not any(present):
             assert all(t.equal(rows(state.common)[place]) for place, t in rows(after.common).items())
         state = after
+
+
+def spoiled(value, away, garbage):
+    """Models or memory in which the rows of who is away hold garbage."""
+    if isinstance(value, dict):
+        return {key: spoiled(item, away, garbage) for key, item in value.items()}
+    if isinstance(value, Optimizer) or not value.is_floating_point():
+        return value
+    return where_rows(away, torch.full_like(value, garbage), value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("garbage", [1e3, torch.nan])
+@pytest.mark.parametrize("model", [None, with_batch_norm])
+@pytest.mark.parametrize("name", ALL)
+def test_nobody_hears_of_the_model_and_memory_of_who_is_absent(name, model, garbage):
+    fleet, algorithm = Loop(hold_out(small_problem(model), 0.2, 0), seed=3), made(name)
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    for number in range(2):
+        state, _ = advance(algorithm, state, fleet, begun([True] * 4, range(4 * number, 4 * number + 4), number + 1))
+    for there in ([True, False, True, True], [False, True, True, False], [False, False, True, False]):
+        round, here = begun(there, range(8, 12), 3), torch.tensor(there)
+        other = state._replace(
+            models=spoiled(state.models, ~here, garbage), own=spoiled(dict(state.own), ~here, garbage)
+        )
+        (after, info), (spoiled_after, spoiled_info) = (advance(algorithm, s, fleet, round) for s in (state, other))
+        found, expected = (
+            rows({"models": s.models, "optimizer": s.optimizer, "own": s.own}) for s in (spoiled_after, after)
+        )
+        assert all(found[place][here].equal(t[here]) for place, t in expected.items())
+        found, expected = rows(spoiled_after.common), rows(after.common)
+        assert all(found[place].equal(t) for place, t in expected.items())
+        assert spoiled_info.weights.equal(info.weights)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ALL)
+def test_no_weight_is_that_of_an_absent_client(name):
+    fleet, algorithm = Stacked(hold_out(small_problem(), 0.2, 0), seed=3), made(name)
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    for number in range(3):
+        round = begun([True, False, True, True], range(4 * number, 4 * number + 4), number + 1)
+        state, info = advance(algorithm, state, fleet, round)
+        assert (info.weights[:, 1] == 0).all() and (info.weights[1] == 0).all()
+
+
+def test_a_weight_is_that_of_who_was_there_whatever_the_algorithm_says():
+    class Boasting(afo.Local):
+        def step(self, state, fleet, round):
+            after, info = super().step(state, fleet, round)
+            return after, info._replace(weights=torch.ones(4, 4, dtype=torch.float64))
+
+    fleet = Stacked(small_problem(), seed=3)
+    state = Boasting().init(fleet.initial(), Optimizer(MOMENTUM))
+    _, info = advance(Boasting(), state, fleet, begun([True, False, True, True]))
+    assert info.weights[1].sum() == 0 and info.weights[:, 1].sum() == 0 and info.weights.sum() == 9
+
+
+def test_the_common_model_of_apfl_as_published_is_the_mean_of_those_present():
+    fleet, algorithm = Stacked(small_problem(), seed=3), ALGORITHMS["apfl-as-published"]()
+    sizes = algorithm.averaging(fleet, begun([True, False, True, True]))
+    torch.testing.assert_close(sizes, torch.tensor([1, 0, 1, 1], dtype=torch.float64) / 3)
+    everyone = algorithm.averaging(fleet, begun([True] * 4))
+    assert everyone.equal(torch.full((4,), 1 / 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("name", ["wga-bc", "wga-bc-as-published"])
+def test_who_is_alone_in_a_round_of_wga_bc_trains_alone_and_keeps_its_correction(name):
+    fleet, algorithm = Stacked(small_problem(), seed=3), made(name)
+    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    state, _ = advance(algorithm, state, fleet, begun([True] * 4))
+    only = begun([False, True, False, False], range(4, 8), 2)
+    after, info = advance(algorithm, state, fleet, only)
+    local, _ = advance(afo.Local(), State(state.models, state.optimizer), fleet, only)
+    for name in fleet.trained:
+        torch.testing.assert_close(after.models[name], local.models[name])
+        assert after.own["correction"][name].equal(state.own["correction"][name])
+    assert info.weights[1].tolist() == [0, 1, 0, 0]
 
 
 def begun(present, steps=range(4), number=1):

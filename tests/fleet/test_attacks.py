@@ -5,12 +5,12 @@ from functools import partial
 import pytest
 import torch
 
-from allforone.algorithms import ALGORITHMS
+from allforone.algorithms import ALGORITHMS, CoBo
 from allforone.errors import InputError
-from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, row
+from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, pick, row
 from allforone.problems import synthetic
 
-from ..rounds import at, evaluate, gradients, train
+from ..rounds import at, evaluate, gradients, play, train
 from .models import problem
 
 EVERYONE = torch.full((4, 4), 0.25, dtype=torch.float64)
@@ -78,6 +78,28 @@ def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weig
     refused = fleet.ledger.refused
     assert refused.nonzero().flatten().tolist() == fleet.liars and refused.sum() == 3  # by the others
     assert fleet.compare(models, at(fleet, 0)).distance[:, fleet.liars].isnan().all()
+
+
+@pytest.mark.parametrize("honest", [Stacked, Loop])
+@pytest.mark.parametrize("model", ["perceptron", "dropout"])
+def test_a_stale_gradient_is_the_first_again_at_every_step_for_every_model(model, honest):
+    fleet, plain = attacked("stale", model, honest=honest), honest(problem(model), seed=3, batch_size=4)
+    liar, models = fleet.liars[0], plain.initial()
+    first = plain.answers(pick(models, torch.tensor([liar])), liar, plain.batches.uncounted(liar, 0), 0)
+    only = torch.zeros(6, 4, dtype=torch.float64)
+    only[:, liar] = 1
+    six = {name: t[torch.tensor([0, 1, 2, 3, 0, 1])] + 1 for name, t in models.items()}
+    for step in (0, 5):
+        found = fleet.gradients(six, only, at(fleet, step), step, None)
+        sent = torch.cat([found[name].flatten(1) for name in fleet.trained], 1)
+        torch.testing.assert_close(sent, first.expand(6, -1))
+    assert fleet.compare(models, at(fleet, 6)).noise[:, liar].eq(0).all()
+
+
+def test_cobo_among_clients_that_send_their_first_gradient_goes_on():
+    fleet = attacked("stale")
+    state, _ = play(fleet, CoBo(), partial(torch.optim.SGD, lr=0.05), rounds=2)
+    assert all(state.models[name].isfinite().all() for name in fleet.trained)
 
 
 @pytest.mark.slow

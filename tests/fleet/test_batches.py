@@ -8,13 +8,13 @@ import torch.nn.functional as F
 from torch.utils.data import Dataset
 
 import allforone as afo
-from allforone.algorithms import WgaBc
+from allforone.algorithms import FedAvg, WgaBc
 from allforone.fleet import Loop, Stacked
 from allforone.fleet.batches import Batches
 from allforone.problems.data import draw
 
 from ..rounds import go_on, play
-from .models import MODELS, clients
+from .models import MODELS, clients, problem
 
 EVERYONE = torch.ones(3, dtype=torch.bool)
 SGD = partial(torch.optim.SGD, lr=0.05)
@@ -79,6 +79,22 @@ def test_a_batch_made_ahead_is_not_made_again_in_the_next_round(inner, algorithm
     assert len(made) == 4 * (4 * inner + 1)  # and one that the next round would have used
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [1, 2])
+@pytest.mark.parametrize("inner", [1, 2])
+@pytest.mark.parametrize("algorithm", [afo.AllForOne(), FedAvg(finetune=5)], ids=lambda algorithm: algorithm.name)
+def test_a_run_that_was_interrupted_has_counted_the_same_samples(algorithm, inner, stop):
+    def fleet():
+        return Stacked(problem("batch norm"), seed=3, batch_size=2, participation=0.7)
+
+    whole, first, second = fleet(), fleet(), fleet()
+    play(whole, algorithm, SGD, rounds=4, inner=inner)
+    state, _ = play(first, algorithm, SGD, rounds=stop, inner=inner)
+    second.ledger = first.ledger
+    go_on(algorithm, state, second, rounds=4 - stop, inner=inner, done=stop)
+    assert second.ledger.samples.tolist() == whole.ledger.samples.tolist()
+
+
 def test_batches_are_those_of_their_names_whatever_was_asked_before():
     given = clients(3)
     batches = Batches(given, seed=7, size=5)
@@ -124,4 +140,13 @@ def test_a_batch_too_small_for_halves_is_one_half_and_that_of_the_step_before_th
     before, now = batches.of(EVERYONE, 1), batches.of(EVERYONE, 2)
     for k, (one, other) in batches.to_compare(EVERYONE, 2, None, least=1).items():
         assert one[0].equal(before[k][0]) and other[0].equal(now[k][0])
+    assert batches.samples.tolist() == [2, 2, 2]
+
+
+def test_the_first_batch_is_compared_with_the_next_which_counts_when_it_is_trained_on():
+    batches = Batches(clients(3), seed=7, size=1)
+    halves = batches.to_compare(EVERYONE, 0, None, least=1)
+    assert batches.samples.tolist() == [1, 1, 1]
+    following = batches.of(EVERYONE, 1)
+    assert all(other[0].equal(following[k][0]) for k, (other, _) in halves.items())
     assert batches.samples.tolist() == [2, 2, 2]

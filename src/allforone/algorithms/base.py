@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..fleet import Fleet, Models, Optimizer, Round, among_present, where_rows
 
 #: What an algorithm keeps from round to round, by name: tensors, models and optimizers, also in dictionaries. An
@@ -77,12 +78,27 @@ def advance(algorithm: Algorithm, state: State, fleet: Fleet, round: Round) -> t
     """One round of an algorithm, after which all that belongs to the absent is as it was, bit for bit."""
     after, info = algorithm.step(state, fleet, round)
     present = round.present
+    for memory in (state.own, after.own):
+        check_rows(memory, len(present))
     if present.all():
         return after, info
     models, optimizer, own = (put_back(present, now, then) for now, then in zip(after[:3], state[:3], strict=True))
     common = after.common if present.any() else state.common
-    heard = torch.where(present[:, None], info.weights, 0)
+    heard = torch.where(present[:, None] & present, info.weights, 0)
     return State(models, optimizer, own, common), info._replace(weights=heard)
+
+
+def check_rows(value: Any, clients: int, place: str = "own") -> None:
+    """Refuse a memory of the clients in which anything has no row for each of them."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            check_rows(item, clients, f"{place}[{key!r}]")
+    elif not isinstance(value, Optimizer) and not (isinstance(value, Tensor) and value.shape[:1] == (clients,)):
+        found = f"has shape {list(value.shape)}" if isinstance(value, Tensor) else f"is of type {type(value).__name__}"
+        raise InputError(
+            f"State.{place} {found}: `own` holds optimizers, models and tensors with a row for each of the {clients} "
+            "clients, by name. What is nobody's, such as a counter, belongs in `common`, as a tensor"
+        )
 
 
 def put_back(present: Tensor, now: Any, before: Any) -> Any:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..collaboration.similarity import ordered_pairs
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, plus
+from ..fleet import Fleet, Models, Optimizer, Round, plus, where_rows
 from .base import Algorithm, Info, State, identity, pairs
 
 
@@ -50,14 +50,16 @@ class CoBo(Algorithm):
         agreement = agreement_half_way(fleet, state.models, round)
         weights = (own["weights"] + self.weight_step * agreement).clamp(0, 1).fill_diagonal_(0)
 
+        listening = torch.where(round.present[:, None] & round.present, weights, 0)
+
         def direction(models: Models, gradients: Models) -> Models:
-            return plus(gradients, {name: self.penalty * pull(models[name], weights) for name in fleet.trained})
+            known = {name: where_rows(round.present, models[name], torch.zeros(())) for name in fleet.trained}
+            return plus(gradients, {name: self.penalty * pull(known[name], listening) for name in fleet.trained})
 
         models, optimizer = fleet.descend(state.models, identity(fleet), state.optimizer, round, direction)
-        listening = torch.where(round.present[:, None] & round.present, weights, 0)
         # models both ways and one gradient per pair, then the models of every further update
         messages = 3 * ordered_pairs(round) // 2 + (len(round.steps) - 1) * pairs(listening)
-        return State(models, optimizer, Own(weights=weights)), Info(weights + identity(fleet), messages=messages)
+        return State(models, optimizer, Own(weights=weights)), Info(listening + identity(fleet), messages=messages)
 
 
 def pull(models: Tensor, weights: Tensor) -> Tensor:
@@ -67,11 +69,15 @@ def pull(models: Tensor, weights: Tensor) -> Tensor:
 
 
 def agreement_half_way(fleet: Fleet, models: Models, round: Round) -> Tensor:
-    """[N, N], ⟨g_i(z), g_k(z)⟩ at z = (θ_i + θ_k)/2, on the update's batches; many pairs at once, within memory."""
+    """[N, N], ⟨g_i(z), g_k(z)⟩ at z = (θ_i + θ_k)/2, on the batches of the update; 0 where one of them is absent.
+
+    Many pairs at once, within memory."""
     n, step = len(fleet.roster), round.steps.start
     one_hot, agreement = identity(fleet), torch.zeros(n, n, dtype=torch.float64)
     size = sum(models[name][0].numel() for name in fleet.trained)
-    for i, k in zip(*(side.split(max(1, HELD_NUMBERS // size)) for side in torch.triu_indices(n, n, 1)), strict=True):
+    both = torch.triu_indices(n, n, 1)
+    both = both[:, round.present[both].all(0)]
+    for i, k in zip(*(side.split(max(1, HELD_NUMBERS // size)) for side in both), strict=True):
         half_way = {name: (t[i] + t[k]) / 2 if name in fleet.trained else t[i] for name, t in models.items()}
         ours, theirs = (fleet.gradients(half_way, one_hot[side], round, step, owners=None) for side in (i, k))
         products = [(ours[name] * theirs[name]).flatten(1).sum(1).double() for name in fleet.trained]

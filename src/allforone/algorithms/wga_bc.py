@@ -1,7 +1,7 @@
 """WGA-BC (Chayti, Karimireddy, Stich, Flammarion, Jaggi 2021): weighted gradients with a running bias correction.
 
 θ_i ← θ_i − η ((1 − a) g_i + a (Σ_k τ_k g_k − c_i)), all gradients at θ_i, k over the peers;
-c_i ← (1 − β) c_i + β (Σ_k τ_k g_k − g_i).
+c_i ← (1 − β) c_i + β (Σ_k τ_k g_k − g_i). Where no peer is there, a is 0 and c_i stays.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..collaboration.similarity import ordered_pairs
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, by_row
+from ..fleet import Fleet, Models, Optimizer, Round, among_present, by_row, where_rows
 from .base import Algorithm, Info, State, identity
 
 
@@ -44,9 +44,12 @@ class WgaBc(Algorithm):
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         before: Own = state.own
-        alone, (a, peers) = identity(fleet), self.weights(fleet)
+        alone, everyone, (a, peers) = identity(fleet), fleet.roster.numbers, self.weights(fleet)
+        peers = among_present(peers, round.present, everyone)
+        accompanied = (peers != 0).any(1)
+        a = torch.where(accompanied, a, 0)
         correction = dict(before["correction"])
-        running, everyone = state.optimizer.start(state.models, fleet.trained), fleet.roster.numbers
+        running = state.optimizer.start(state.models, fleet.trained)
         for step in round.steps:
             gradients = fleet.gradients(running.models, alone, round, step, everyone)
             of_peers = fleet.gradients(running.models, peers, round, step, everyone)
@@ -55,7 +58,8 @@ class WgaBc(Algorithm):
                 g, others, c = gradients[name], of_peers[name], correction[name]
                 part = by_row(a, g)
                 direction[name] = (1 - part) * g + part * (others - c)
-                correction[name] = (1 - self.rate) * c + self.rate * self.bias(others, g, direction[name])
+                moved = (1 - self.rate) * c + self.rate * self.bias(others, g, direction[name])
+                correction[name] = where_rows(accompanied, moved, c)
             running.apply(direction)
         models, optimizer = running.finish()
         info = Info((1 - a)[:, None] * alone + a[:, None] * peers, messages=2 * len(round.steps) * ordered_pairs(round))

@@ -12,7 +12,7 @@ from ..problems.data import Batch, generator
 from .attacks import ATTACKS, Attack, Seen
 from .base import Direction, Evaluation, Ledger, NewLosses, PairStatistics, Round, among_present
 from .in_process import InProcess
-from .models import Models
+from .models import Models, pick
 from .optimizer import Optimizer
 from .pairs import pair_statistics, statistics
 
@@ -29,6 +29,7 @@ class Attacked:
         self.liars = attack.choose(len(self.roster), honest.seed)
         self.refused = torch.zeros(len(self.roster), dtype=torch.long)
         self._first = honest.initial()
+        self._stale = {k: self._first_answer(k) for k in self.liars} if attack.kind == "stale" else {}
         self._sizes = [self._first[name][0].numel() for name in self.trained]
 
     @property
@@ -126,12 +127,14 @@ class Attacked:
         for k in set(self.liars) & set(answers):
             for part, own in enumerate(answers[k]):
                 victims = torch.stack([columns[part] for columns in truthful]).mean(0) if truthful else own
-                first = own
-                if self.attack.kind == "stale":
-                    first = self.honest.answers(self._first, k, batches[k][part], step)[: len(own)]
+                first = self._stale.get(k, own).expand_as(own)
                 seen = Seen(own, victims, first, generator(self.honest.seed, k, step, part, "attack"))
                 answers[k][part] = ATTACKS[self.attack.kind](seen)
         return answers
+
+    def _first_answer(self, k: int) -> Tensor:
+        """[1, P], the gradient of a client on its first batch, at the initial model."""
+        return self.honest.answers(pick(self._first, torch.tensor([k])), k, self.honest.batches.uncounted(k, 0), 0)
 
     def _fine(self, answer: Tensor) -> Tensor:
         """[models], whether the answer may be used at all."""

@@ -15,7 +15,7 @@ class Seen(NamedTuple):
 
     honest: Tensor  #: its gradient, had it been honest
     victims: Tensor  #: the mean of the honest clients' gradients
-    first: Tensor  #: its gradient on its first batch, at the initial model
+    first: Tensor  #: its gradient on its first batch, at the initial model; the same in every row
     random: torch.Generator
 
 

@@ -41,7 +41,7 @@ class Batches:
         return found
 
     def uncounted(self, client: int, step: int) -> Batch:
-        """A batch of an update to come, which is counted when it is trained on."""
+        """A batch of another update, which is counted when it is trained on."""
         return self._draw(client, step, "update", self.size)
 
     def draw_ahead(self, asked: Tensor, step: int) -> None:
@@ -54,7 +54,8 @@ class Batches:
     def to_compare(self, asked: Tensor, step: int, samples: int | None, least: int) -> dict[int, list[Batch]]:
         """What each client is compared on: a batch of `samples` drawn for it, or the update's batch in two halves.
 
-        A batch too small for halves of `least` samples is one half, and that of the step before the other.
+        A batch too small for halves of `least` samples is one half, and that of the step before the other; of the step
+        after, at the first.
         """
         if samples is not None:
             drawn = self.of(asked, step, purpose="compare", size=samples)
@@ -65,8 +66,7 @@ class Batches:
                 k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
                 for k, (x, y) in batches.items()
             }
-        other = self.of(asked, step - 1 if step else 1)
-        return {k: [other[k], batches[k]] for k in batches}
+        return {k: [self.uncounted(k, step - 1 if step else 1), batch] for k, batch in batches.items()}
 
     def equally_large(self, asked: Tensor, size: int | None = None) -> bool:
         """Whether there are clients asked, and their batches have one size."""

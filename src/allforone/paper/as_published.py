@@ -72,4 +72,4 @@ class Apfl(algorithms.Apfl):
         return gradient
 
     def averaging(self, fleet: Fleet, round: Round) -> Tensor:
-        return torch.full_like(fleet.roster.sizes, 1 / len(fleet.roster))
+        return round.present.double() / round.present.sum().clamp(min=1)
