@@ -168,7 +168,8 @@ class Folder:
 def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:
     """The keys of a config that differ, the number of rounds if asked or where a horizon's step size depends on it."""
     rounds = rounds or (now.get("schedule") or {}).get("name") == "horizon"
-    keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})} - {"identity", "evaluate_every"}
+    keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})}
+    keys -= {"identity", "evaluate_every", "title"}
 
     def of(config: dict[str, Any], key: str) -> list[Any]:
         return [config.get(key), config.get("identity", {}).get(key)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..algorithms import ALGORITHMS
 from ..errors import InputError
 from ..fleet import Attack
-from .config import parse
+from .config import PYTHON, parse
 from .folder import Folder
 from .history import carried
 from .quantities import LEAST_EXCESS, LOSS, Quantity, quantities
@@ -91,11 +91,10 @@ def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
     runs = sorted(begun, key=lambda run: (order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
-    return Comparison(
-        runs[0].config["problem"].get("title") or Path(runs[0].config["problem"]["name"]).name,
-        runs,
-        None if None in clusters else clusters,
-    )
+    problem, title = runs[0].config["problem"], runs[0].config.get("title")
+    if problem["name"] == PYTHON:
+        title = problem.get("title")
+    return Comparison(title or Path(problem["name"]).name, runs, None if None in clusters else clusters)
 
 
 def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:
