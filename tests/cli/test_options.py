@@ -1,6 +1,7 @@
 """What the options of `run` and `compare` make of a config."""
 
 import pytest
+import yaml
 
 from allforone.cli.options import Settings
 from allforone.errors import InputError
@@ -48,3 +49,54 @@ def test_every_setting_is_an_option_of_both_commands(cli):
     for command in ("run", "compare"):
         said = cli(command, "--help")[1]
         assert all(option in said for option in shared), command
+
+
+RUN = """
+problem: {name: digits, clients: 4}
+title: Ten digits
+label: cautious
+algorithm: {name: all-for-one, memory: 0.9}
+optimizer: {name: SGD, lr: 0.1}
+scheduler: {name: StepLR, step_size: 3}
+"""
+
+
+def test_another_name_than_the_files_forgets_the_options_of_that_choice_alone(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text(RUN)
+    read = Settings("digits", config=path).as_config()
+    assert read == yaml.safe_load(RUN) == Settings("digits", config=path).as_config("all-for-one")
+    algorithm = Settings("digits", config=path, algorithm_option=["penalty=2"]).as_config("ditto")
+    assert algorithm.pop("algorithm") == {"name": "ditto", "penalty": 2}
+    assert algorithm == {key: value for key, value in read.items() if key not in ("algorithm", "label")}
+    problem = Settings("synthetic", config=path, problem_option=["dimension=3"]).as_config()
+    assert problem.pop("problem") == {"name": "synthetic", "dimension": 3}
+    assert problem == {key: value for key, value in read.items() if key not in ("problem", "title")}
+    assert "scheduler" not in Settings("digits", config=path, schedule="constant").as_config()
+
+
+def test_options_without_a_name_in_the_file_fit_the_name_that_is_given(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("{problem: {clients: 4}, algorithm: {penalty: 2}}")
+    given = Settings("digits", config=path).as_config("ditto")
+    assert given == {"problem": {"name": "digits", "clients": 4}, "algorithm": {"name": "ditto", "penalty": 2}}
+
+
+@pytest.mark.slow
+def test_the_config_of_a_run_is_a_config_for_another_algorithm_problem_and_comparison(cli, tmp_path):
+    out = ("--out", tmp_path / "run")
+    assert cli("run", "digits", "-p", "clients=4", "--rounds", 1, "-a", "memory=0.9", *out)[0] == 0
+    config = ("--config", tmp_path / "run" / "config.yaml")
+    for number, arguments in enumerate(
+        [
+            ("run", "digits", "--algorithm", "local"),
+            ("run", "synthetic"),
+            ("compare", "digits", "--algorithms", "local", "--seeds", "1,"),
+            ("compare", "digits", "--algorithms", "local,ditto:penalty=1", "--seeds", "1,"),
+        ]
+    ):
+        code, _, err = cli(*arguments, *config, "--out", tmp_path / str(number))
+        assert code == 0, err
+    told = [yaml.safe_load((tmp_path / number / "config.yaml").read_text()) for number in ("0", "1")]
+    assert told[0]["algorithm"] == {"name": "local"} and told[0]["problem"] == {"name": "digits", "clients": 4}
+    assert told[1]["problem"] == {"name": "synthetic"} and told[1]["algorithm"]["memory"] == 0.9

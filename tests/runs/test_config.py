@@ -1,9 +1,15 @@
 """A wrong config says which key, what was expected, and the nearest name: one line, exit code 2, nothing written."""
 
-import pytest
+from functools import partial
 
+import numpy as np
+import pytest
+import torch
+
+import allforone as afo
 from allforone.errors import InputError
 from allforone.runs import parse, parse_seeds
+from allforone.testing import small_problem
 
 
 @pytest.mark.parametrize(
@@ -104,3 +110,22 @@ def test_seeds_are_a_list_or_a_number_of_them():
 def test_a_config_is_a_mapping():
     with pytest.raises(InputError, match="expected keys"):
         parse([])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"lr": np.float64(0.1)},
+        {"lr": np.float32(0.1)},
+        {"rounds": np.int64(2), "seed": np.int64(3)},
+        {"algorithm": afo.AllForOne(afo.binary(np.float64(0.2)))},
+        {"optimizer": partial(torch.optim.SGD, lr=np.float64(0.1))},
+        {"optimizer": partial(torch.optim.Adam, lr=0.1, betas=(np.float64(0.9), 0.99))},
+        {"schedule": {"name": "constant", "smoothness": np.float64(4)}},
+    ],
+)
+def test_numbers_of_numpy_are_as_good_as_those_of_python(tmp_path, given):
+    settings = {"rounds": 2, "out": tmp_path / "run", **given}
+    whole = afo.train(small_problem(), **settings)
+    again = afo.train(small_problem(), **{**settings, "resume": True})
+    assert again.metrics.equals(whole.metrics)

@@ -5,7 +5,7 @@ import pytest
 import allforone as afo
 from allforone.algorithms import Guarded
 from allforone.errors import InputError
-from allforone.runs import resume
+from allforone.runs import Folder, checkpoint, execute, export_client, parse, prepare, resume
 from allforone.testing import small_problem
 
 
@@ -27,3 +27,62 @@ def test_a_run_from_python_is_gone_on_with_in_python(tmp_path):
 def test_a_guard_is_asked_for_by_its_own_argument():
     with pytest.raises(InputError, match="guard=True"):
         afo.train(small_problem(), algorithm=Guarded(afo.AllForOne()), rounds=1)
+
+
+def stop_in(number):
+    def stop(record):
+        if record.number == number:
+            raise KeyboardInterrupt
+
+    return stop
+
+
+QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 2}
+
+
+def test_a_run_with_more_rounds_that_is_interrupted_is_not_finished(tmp_path):
+    out, longer = tmp_path / "run", parse({**QUICK, "rounds": 4})
+    execute(prepare(parse(QUICK)), out)
+    with pytest.raises(KeyboardInterrupt):
+        execute(prepare(longer), out, resume=True, on_round=stop_in(3))
+    assert not Folder.open(out).finished
+    with pytest.raises(InputError, match="not finished"):
+        export_client(out, "0")
+    again, whole = resume(out), execute(prepare(longer))
+    assert Folder.open(out).finished
+    assert all(again.stacked[name].equal(whole.stacked[name]) for name in whole.stacked)
+
+
+def test_a_finished_run_that_is_gone_on_with_stays_finished(tmp_path, monkeypatch):
+    execute(prepare(parse(QUICK)), tmp_path / "run")
+
+    def killed(*given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "load", killed)
+    with pytest.raises(KeyboardInterrupt):
+        resume(tmp_path / "run")
+    assert Folder.open(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("left", [["config.yaml"], ["config.yaml", "environment.json"]])
+def test_a_run_killed_before_its_clients_were_written_starts_anew(tmp_path, left):
+    out = tmp_path / "run"
+    whole = execute(prepare(parse(QUICK)), out)
+    clients = (out / "clients.json").read_bytes()
+    for path in out.iterdir():
+        if path.name not in left:
+            path.unlink()
+    again = resume(out)
+    assert all(again.stacked[name].equal(whole.stacked[name]) for name in whole.stacked)
+    assert (out / "clients.json").read_bytes() == clients and (out / "environment.json").exists()
+
+
+@pytest.mark.parametrize("written", ["", "round,client,lo"])
+def test_a_run_killed_before_its_first_line_starts_anew(tmp_path, written):
+    out = tmp_path / "run"
+    whole = execute(prepare(parse(QUICK)), out)
+    for name in ("checkpoint.safetensors", "models.safetensors", "weights.safetensors"):
+        (out / name).unlink()
+    (out / "metrics.csv").write_text(written)
+    assert resume(out).metrics.drop("seconds").equals(whole.metrics.drop("seconds"))

@@ -1,5 +1,7 @@
 """The parts of a run by their names: algorithms of the user's own, and fleets with options."""
 
+import sys
+
 import pytest
 
 import allforone as afo
@@ -139,3 +141,34 @@ def test_options_of_a_fleet_reach_it(monkeypatch):
 def test_every_algorithm_by_name_is_an_algorithm():
     for name in ALGORITHMS:
         assert load_algorithm(Choice(name=name)).name == name
+
+
+TYPED = """
+from __future__ import annotations
+from dataclasses import dataclass
+import allforone as afo
+
+@dataclass(frozen=True)
+class Square(afo.Criterion):
+    power: float = 2
+
+    def phi(self, x):
+        return x**self.power
+
+def algorithm(power: float = 2):
+    @dataclass(frozen=True)
+    class Inner:
+        power: float
+
+    return afo.AllForOne(Square(Inner(power).power))
+"""
+
+
+@pytest.mark.parametrize("file", ["typed.py", "json.py", "torch.py"])
+def test_a_file_with_dataclasses_whose_types_are_text_is_loaded_and_hides_no_module(tmp_path, monkeypatch, file):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / file).write_text(TYPED)
+    before = dict(sys.modules)
+    assert load_algorithm(Choice(name=f"{tmp_path / file}:algorithm", power=3)).criterion.power == 3
+    assert all(sys.modules[name] is module for name, module in before.items())
+    assert set(sys.modules) - set(before) == {str(tmp_path / file)}

@@ -5,7 +5,7 @@ import torch
 
 from allforone.errors import InputError
 from allforone.fleet import FLEETS
-from allforone.runs import Folder, compare, plan, run
+from allforone.runs import Folder, compare, comparison, plan, run
 
 pytestmark = pytest.mark.slow
 
@@ -130,3 +130,42 @@ def test_a_comparison_is_not_gone_on_with_under_another_option(tmp_path):
     with pytest.raises(InputError, match="holds a run with another rounds"):
         compare(plan({**DIGITS, "rounds": 4}, ["ditto"], [1], out), out, resumed=True)
     assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize("guard", [False, True])
+@pytest.mark.parametrize("done", [1, 4])
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("torch.randn(20, 5, generator=random)", "2 * torch.randn(20, 5, generator=random)", "data of client 0"),
+        ("weight=rarity", "weight=rarity, label_smoothing=0.1", "loss"),
+        ("weight=rarity", "weight=rarity.sqrt() if seed == 2 else rarity", "loss"),
+        ("clients=clients", "clients=clients[:2]", "number of clients"),
+    ],
+)
+def test_a_comparison_is_not_gone_on_with_on_other_data_or_under_another_loss(
+    mine, tmp_path, guard, done, before, after, said
+):
+    """Whether its runs are finished, or but one is and the next began; and whichever seed is another."""
+    out, base = tmp_path / "out", {"problem": f"{mine}:problem", "rounds": 3, "guard": guard}
+    mine.write_text(OWN.replace("(20", "(40"))
+    if done == 1:
+        with pytest.raises(KeyboardInterrupt):
+            compare(plan(base, ["local", "fedavg"], [1, 2], out), out, workers=1, watch=stop_after(1))
+    else:
+        compare(plan(base, ["local", "fedavg"], [1, 2], out), out, workers=1)
+    kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    mine.write_text(OWN.replace(before, after).replace("(20", "(40"))
+    with pytest.raises(InputError, match=f"holds a run with another .*{said}"):
+        compare(plan(base, ["local", "fedavg"], [1, 2], out), out, resumed=True, workers=1)
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == kept
+
+
+def test_going_on_loads_a_problem_once_for_each_seed(monkeypatch, tmp_path):
+    out, seeds = tmp_path / "out", []
+    compare(plan(SYNTHETIC, ["local", "fedavg", "ditto"], [1, 2], out), out, workers=1)
+    jobs = plan(SYNTHETIC, ["local", "fedavg", "ditto"], [1, 2], out)
+    load = comparison.load_problem
+    monkeypatch.setattr(comparison, "load_problem", lambda choice, seed: seeds.append(seed) or load(choice, seed))
+    assert not compare(jobs, out, resumed=True, workers=1)
+    assert seeds == [1, 2]

@@ -9,7 +9,7 @@ import yaml
 from safetensors.torch import load_file
 
 from allforone.algorithms import PAPER_ALGORITHMS
-from allforone.runs import Folder, execute, parse, prepare
+from allforone.runs import Folder, execute, parse, prepare, read_comparison
 
 QUICK = {
     "problem": {"name": "digits", "clients": 4},
@@ -207,3 +207,11 @@ def test_a_users_file_can_import_its_neighbours_and_lie_in_a_folder_with_bracket
     code, printed, err = cli("run", f"{folder / 'front.py'}:problem", "--rounds", 1, "--out", folder / "run[2]")
     assert code == 0, err
     assert str(folder / "run[2]" / "report.html") in printed
+
+
+def test_a_run_is_called_by_its_title_and_goes_on_under_another(tmp_path):
+    out, quick = tmp_path / "run", {"problem": {"name": "digits", "clients": 4}, "rounds": 1}
+    execute(prepare(parse({**quick, "title": "Three sites"})), out)
+    assert read_comparison(out).problem == "Three sites"
+    execute(prepare(parse({**quick, "title": "Four sites"})), out, resume=True)
+    assert read_comparison(out).problem == "Four sites"

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS, absolute
+from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS, absolute, split_options
 from ..errors import stoppable
 from .options import SEEDS, SeedList, Settings, with_settings
 from .report import Weighted, show_comparison
@@ -45,13 +45,16 @@ def compare(
     from ..runs import compare as run_comparison
     from ..runs import parse_seeds, plan, read_comparison, refuse_used
 
-    given = settings.as_config()
-    given.pop("seed", None)
     path = out or Path("out") / f"compare-{settings.problem_name}"
     if not resume:
         refuse_used(path)
     named = [absolute(name.strip()) for name in algorithms.split(",") if name.strip()]
     names = PAPER_ALGORITHMS if algorithms == "all" else named
+    given = settings.as_config(names[0] if len(names) == 1 else None)
+    given.pop("seed", None)
+    others = given.get("algorithm", {}).get("name") not in {split_options(name)[0] for name in names}
+    if others and not settings.algorithm_option:  # the file's, which is not among those to compare
+        given.pop("algorithm", None)
     jobs = plan(given, names, parse_seeds(seeds), path, skip_impossible=algorithms == "all")
     again = " ".join(["allforone", *(a for a in sys.argv[1:] if a != "--resume"), "--resume"])
     with stoppable(again), progress_of_comparison(jobs) as watch:

@@ -103,14 +103,14 @@ class Settings:
         for key in ("rounds", "inner", "batch_size", "participation", "attack", "guard"):
             if (value := getattr(self, key)) is not None:
                 given[key] = value
-        own = pairs(self.problem_option or [], "-p")
-        given["problem"] = {**_choice(given.get("problem")), "name": absolute(self.problem), **own}
+        _choose(given, "problem", {"name": self.problem}, "title")
+        given["problem"] |= pairs(self.problem_option or [], "-p")
         if algorithm or self.algorithm_option or isinstance(given.get("algorithm"), str | dict):
-            chosen = {"name": "all-for-one", **_choice(given.get("algorithm")), **_named(algorithm, "--algorithm")}
-            chosen |= pairs(self.algorithm_option or [], "-a")
-            given["algorithm"] = {**chosen, "name": absolute(str(chosen["name"]))}
+            _choose(given, "algorithm", _named(algorithm, "--algorithm"), "label")
+            given["algorithm"] |= pairs(self.algorithm_option or [], "-a")
         if self.schedule:
             given["schedule"] = _named(self.schedule, "--schedule")
+            given.pop("scheduler", None)
         if self.fleet:
             fleet = _named(self.fleet, "--fleet")
             given["fleet"] = fleet if len(fleet) > 1 else self.fleet
@@ -129,6 +129,16 @@ def _named(text: str | None, flag: str) -> dict[str, Any]:
         return {}
     name, options = split_options(text)
     return {**pairs(options, flag), "name": name}
+
+
+def _choose(given: dict[str, Any], key: str, chosen: dict[str, Any], shown: str) -> None:
+    """Override the file's choice; another name than the file's forgets its options, and what it was shown as."""
+    before = _choice(given.get(key))
+    name = absolute(str(chosen.get("name") or before.get("name") or "all-for-one"))
+    if absolute(str(before.get("name") or name)) != name:
+        before = {}
+        given.pop(shown, None)
+    given[key] = {**before, **chosen, "name": name}
 
 
 def _choice(value: Any) -> dict[str, Any]:

@@ -108,7 +108,7 @@ def bound(
     parts = prepare(config)
     fleet, algorithm = parts.assemble()
     found = trajectory(fleet, algorithm, parts.optimizer, int(parts.config.rounds or 1), int(parts.config.inner or 1))
-    title = f"{Path(str(config.problem.name)).name}, {config.shown}, seed {config.seed}"
+    title = f"{config.title or Path(str(config.problem.name)).name}, {config.shown}, seed {config.seed}"
     show(bound_table(found, title))
     say(f"figure: {', '.join(map(str, draw_bound(found, title, out or run / 'bound')))}")
 

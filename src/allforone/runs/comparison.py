@@ -14,11 +14,13 @@ import torch
 
 from ..catalogue import folder_name, label, split_options
 from ..errors import Diverged, InputError
+from ..fleet import Member, Roster
+from ..problems import hold_out
 from .config import PAPER_SEEDS, RunConfig, pairs, parse
 from .folder import Folder, differences, refuse_used
 from .history import Record
 from .parts import load_problem
-from .run import Given, execute, prepare
+from .run import HELD_OUT, Given, execute, prepare
 
 #: Seconds of work left above which starting Python anew on every core pays.
 WORTH_PROCESSES = 20.0
@@ -93,8 +95,7 @@ def plan(
 
     def of_seed(config: RunConfig, seed: int) -> RunConfig:
         """The constants of a schedule and a loss may depend on the seed, so every run finds its own."""
-        identity = config.identity if seed == seed_list[0] else None
-        return config.model_copy(update={"seed": seed, "schedule": schedule, "identity": identity})
+        return config.model_copy(update={"seed": seed, "schedule": schedule, "identity": None})
 
     return [
         Job(of_seed(config, seed), out / "runs" / folder_name(config.shown) / str(seed))
@@ -109,7 +110,8 @@ def compare(
     """Run what is not done yet. Returns the reason for each run that diverged; the others are not held up by it."""
     if not resumed:
         refuse_used(out)
-    left = [number for number, job in enumerate(jobs) if not _finished(job)]
+    _refuse_others(jobs)
+    left = [number for number, job in enumerate(jobs) if not Folder(job.path).finished]
     failed: dict[str, str] = {}
     for number in {*range(len(jobs))} - {*left}:
         if watch:
@@ -137,18 +139,19 @@ def compare(
     return failed
 
 
-def _finished(job: Job) -> bool:
-    """Whether the folder holds this very run, done. Another run in its place is an error."""
-    if not (job.path / "config.yaml").exists():
-        return False
-    folder = Folder.open(job.path)
-    wanted = job.config.plain()
-    wanted.setdefault("identity", folder.config.get("identity", {}))  # compared when the run goes on
-    if "schedule" in wanted:  # the folder's has the constants of its seed too
-        wanted["schedule"] = {**folder.config.get("schedule", {}), **wanted["schedule"]}
-    if different := differences(folder.config, wanted, rounds=True):
-        raise InputError(f"{job.path} holds a run with another {', '.join(different)}: choose another --out")
-    return folder.finished
+def _refuse_others(jobs: list[Job]) -> None:
+    """A folder that holds another run than its job would be now, by settings, code or data, is an error."""
+    begun = [job for job in jobs if (job.path / "config.yaml").exists()]
+    for seed in dict.fromkeys(job.config.seed for job in begun):
+        of_seed = [job for job in begun if job.config.seed == seed]
+        config = of_seed[0].config
+        problem = load_problem(config.problem, seed)
+        seen = hold_out(problem, HELD_OUT, seed) if config.guard else problem
+        roster = Roster(Member(c.name, c.size, c.cluster, c.fingerprint) for c in seen.clients)
+        for job in of_seed:
+            folder, wanted = Folder(job.path), prepare(job.config, Given(problem=problem)).config.plain()
+            if different := differences(folder.config, wanted, rounds=True) + folder.other_clients(roster):
+                raise InputError(f"{job.path} holds a run with another {', '.join(different)}: choose another --out")
 
 
 def _run(job: Job, number: int, watch: Watch | None) -> str | None:

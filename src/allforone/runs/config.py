@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
@@ -62,7 +63,16 @@ class RunConfig(BaseModel):
 
     def plain(self) -> dict[str, Any]:
         """As config.yaml has it."""
-        return self.model_dump(exclude_none=True)
+        return dict(_plain(self.model_dump(exclude_none=True)))
+
+
+def _plain(value: Any) -> Any:
+    """The same of Python's own numbers and lists alone, as YAML gives it back."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
@@ -70,7 +80,7 @@ def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
     if not isinstance(given, dict):
         raise InputError(f"{source}: expected keys and values such as 'rounds: 100', got {type(given).__name__}")
     try:
-        return RunConfig(**given)
+        return RunConfig(**_plain(given))
     except ValidationError as error:
         raise InputError(explain(error, source, list(RunConfig.model_fields))) from None
 

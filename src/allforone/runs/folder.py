@@ -41,8 +41,7 @@ class Folder:
         refuse_used(folder.path)
         folder.path.mkdir(parents=True, exist_ok=True)
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        folder._write("environment.json", json.dumps(environment(), indent=2))
-        folder._write("clients.json", json.dumps([member._asdict() for member in roster], indent=1))
+        folder._describe(roster)
         return folder
 
     @classmethod
@@ -56,20 +55,31 @@ class Folder:
     def reopen(cls, path: Path, config: dict[str, Any], roster: Roster) -> "Folder":
         """The folder of a run to go on with; of what decides its numbers, only that of rounds may have changed."""
         folder = cls.open(path)
-        different = differences(folder.config, config) + folder._other_clients(roster)
+        different = differences(folder.config, config) + folder.other_clients(roster)
         if different:
             raise InputError(
                 f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
                 "another folder, or the settings in its config.yaml"
             )
-        done = folder.metrics()["round"].max() if (folder.path / "metrics.csv").exists() else 0
-        if isinstance(done, int) and done > config["rounds"]:
+        done = folder.metrics()["round"].max() if folder.checkpoint.exists() else 0  # without one it starts anew
+        assert isinstance(done, int)
+        if done > config["rounds"]:
             raise InputError(f"{path} has {done} rounds already, which is more than {config['rounds']}")
+        if done < config["rounds"]:
+            (folder.path / "models.safetensors").unlink(missing_ok=True)  # they are no longer the final ones
+        if not (folder.path / "clients.json").exists():
+            folder._describe(roster)
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         return folder
 
-    def _other_clients(self, roster: Roster) -> list[str]:
-        """What is not as in clients.json."""
+    def _describe(self, roster: Roster) -> None:
+        self._write("environment.json", json.dumps(environment(), indent=2))
+        self._write("clients.json", json.dumps([member._asdict() for member in roster], indent=1))
+
+    def other_clients(self, roster: Roster) -> list[str]:
+        """What is not as in clients.json; nothing where a run was killed before it was written."""
+        if not (self.path / "clients.json").exists() and not self.checkpoint.exists():
+            return []
         before = [Member(**client) for client in self.clients]
         if len(before) != len(roster):
             return [f"number of clients ({len(before)}, now {len(roster)})"]
@@ -86,7 +96,10 @@ class Folder:
 
     @property
     def clients(self) -> list[dict[str, Any]]:
-        return list(json.loads((self.path / "clients.json").read_text()))
+        try:
+            return list(json.loads((self.path / "clients.json").read_text()))
+        except (FileNotFoundError, json.JSONDecodeError) as error:
+            raise InputError(f"{self.path / 'clients.json'}: missing or damaged ({error})") from error
 
     @property
     def finished(self) -> bool:
@@ -146,13 +159,17 @@ class Folder:
         return History.restored(metrics, self.weights(), rounds)
 
     def _write(self, name: str, text: str) -> None:
-        (self.path / name).write_text(text)
+        """All or nothing: a reader never sees half a file."""
+        unfinished = self.path / f"{name}.unfinished"
+        unfinished.write_text(text)
+        os.replace(unfinished, self.path / name)
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:
     """The keys of a config that differ, the number of rounds if asked or where a horizon's step size depends on it."""
     rounds = rounds or (now.get("schedule") or {}).get("name") == "horizon"
-    keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})} - {"identity", "evaluate_every"}
+    keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})}
+    keys -= {"identity", "evaluate_every", "title"}
 
     def of(config: dict[str, Any], key: str) -> list[Any]:
         return [config.get(key), config.get("identity", {}).get(key)]

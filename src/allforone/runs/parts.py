@@ -56,12 +56,14 @@ def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str,
 def _from_file(path: Path, attribute: str, what: str) -> Any:
     if not path.is_file():
         raise InputError(f"{path}: no such file; your own {what} is given as path/to/file.py:name")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
+    name = str(path.resolve())  # a module's own name has no slash, so none is hidden
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: not a Python file")
     module = importlib.util.module_from_spec(spec)
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
+    sys.modules[name] = module  # where its dataclasses look for the types that they name
     with blaming(f"{path}: could not be loaded"):
         spec.loader.exec_module(module)
     if not hasattr(module, attribute):
