@@ -48,7 +48,7 @@ class InProcess(ABC):
         check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness
-        self.roster = Roster(Member(c.name, c.size, c.cluster, c.fingerprint) for c in problem.clients)
+        self.roster = Roster(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
         first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)

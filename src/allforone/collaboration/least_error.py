@@ -1,0 +1,165 @@
+"""The weights of least error: bias², as far as it is known, plus the noise that is left.
+
+A step's progress is at least η/2 (‖∇R_i‖² − bias² − ηβ·noise), and a model trained on few samples errs by σ²/n besides.
+So client i takes the weights α with the least ‖Σ_k α_k Δ_ik‖² + Σ_k α_k² (ηβ/b + 1/n_k) σ_k², where Δ_ik = ∇R_k(θ_i) −
+∇R_i(θ_i). At α = e_i that is the error of training alone, at equal weights that of averaging, inside the true cluster
+the oracle's; the least is never above any of them, as far as the estimates hold.
+
+Everything of row i is in units of client i's own squared gradient S_i, so that nothing depends on its scale.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .similarity import Memory
+from .simplex import least_quadratic
+
+#: How much of the logarithm of a gradient's size is kept at each refresh: sizes change fast.
+SIZE_KEPT = 0.8
+#: How much of the noise seen before is kept.
+NOISE_KEPT = 0.9
+#: How much of the differences seen before is kept: they are averaged over some fifty refreshes.
+DIFFERENCE_KEPT = 0.98
+#: How much of the curvature seen before is kept.
+CURVATURE_KEPT = 0.9
+#: The part of the triangle bound in the Gram matrix of differences: it caps what liars gain by cancelling each other.
+TRIANGLE = 0.1
+#: A gradient below this share of one's own squared size would only shorten the step, so it is no partner's.
+IDLE = 0.01
+#: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
+SMALLEST = 1e-40
+#: What is taken for ηβ stays above this, however flat the loss seems.
+LEAST_CURVATURE = 0.003
+
+
+class Answers(NamedTuple):
+    """What the clients say at each other's models: [N, N], row i is about client i's model. NaN: not asked."""
+
+    distance: Tensor  #: ‖ḡ_k(θ_i) − ḡ_i(θ_i)‖²
+    norm: Tensor  #: ‖ḡ_k(θ_i)‖²
+    noise: Tensor  #: V, the variance of ḡ_k(θ_i)
+    halves: Tensor  #: [N, N, 2, s], the means over the halves of k's samples, sketched
+
+
+class Setting(NamedTuple):
+    """What the weights depend on besides the answers."""
+
+    read: Tensor  #: [N], m_k, samples behind an answer
+    batch: Tensor  #: [N], b_k, samples of an update
+    rarity: Tensor  #: [N], 1/n_k; 0 of a stream
+
+
+def nothing(n: int, sketch: int) -> Memory:
+    table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    tables = dict.fromkeys(("ratio", "noise", "seen", "weight", "spread"), table)
+    rows = dict.fromkeys(("size", "rise", "run"), row)
+    return {**tables, **rows, "difference": torch.zeros(n, n, sketch, dtype=torch.float64)}
+
+
+def remember(memory: Memory, answers: Answers, setting: Setting) -> Memory:
+    """Sizes, noise and differences with those of now; what was not asked stays as it was."""
+    norm = answers.norm
+    met = norm.isfinite() & answers.noise.isfinite() & (norm.diagonal().isfinite())[:, None]
+    here = met.diagonal()
+    largest = torch.where(met, norm, 0).amax(1)
+    size = norm.maximum(SMALLEST * largest[:, None]).clamp(min=1e-300).nan_to_num(1.0)
+    fresh = memory["seen"] == 0
+
+    def smoothed(name: str, now: Tensor, first: Tensor, known: Tensor) -> Tensor:
+        kept = torch.where(first, now, SIZE_KEPT * memory[name] + (1 - SIZE_KEPT) * now)
+        return torch.where(known, kept, memory[name])
+
+    own = size.diagonal().log()
+    log_size = smoothed("size", own, fresh.diagonal(), here)
+    ratio = smoothed("ratio", size.log() - own[:, None], fresh, met)
+    unit, relative = log_size.exp()[:, None], ratio.exp()  # S_i and S_ik/S_i
+    noise = answers.noise / unit  # of the mean over m samples
+    shrunk = torch.where(fresh.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
+    certain = 1 / (1 + relative)  # ω S_i: differences of small gradients count more
+    left = (noise * (1 - setting.read * setting.rarity).clamp(min=0)).nan_to_num()
+    differences = answers.halves.mean(2)
+    differences = (differences - differences.diagonal().T[:, None]) / unit.sqrt()[..., None]
+    kept = DIFFERENCE_KEPT
+
+    def updated(name: str, now: Tensor) -> Tensor:
+        known = met if now.dim() == 2 else met[..., None]
+        return torch.where(known, now, memory[name])
+
+    past = {name: memory[name] for name in ("difference", "weight", "spread")}
+    return {
+        "size": log_size,
+        "ratio": ratio,
+        "noise": updated("noise", NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * setting.read / relative),
+        "seen": updated("seen", NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT)),
+        "difference": updated(
+            "difference",
+            kept * past["difference"] * shrunk.sqrt()[..., None] + certain[..., None] * differences.nan_to_num(),
+        ),
+        "weight": updated("weight", kept * past["weight"] * shrunk + certain),
+        "spread": updated("spread", kept**2 * past["spread"] * shrunk + certain**2 * (left.diagonal()[:, None] + left)),
+        "rise": memory["rise"],
+        "run": memory["run"],
+    }
+
+
+def curvature(memory: Memory, answers: Answers, points: Tensor, apart: Tensor, step: float) -> tuple[Memory, Tensor]:
+    """κ_i for ηβ, from how client i's own gradient differs between models: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide.
+
+    points: [N, s], the models, sketched; apart: [N, N], ‖θ_i − θ_j‖²; step: η. Products of the two halves are free of
+    their noise.
+    """
+    mine = answers.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
+    change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine).nan_to_num()
+    way = points[:, None] - points
+    known = (apart > 0) & mine.isfinite().all((2, 3)) & mine.isfinite().all((2, 3)).diagonal()[:, None]
+    length = torch.where(known, apart, torch.inf)
+    rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / length
+    run = (way * change.mean(2)).sum(2) / length
+    rise, run = (CURVATURE_KEPT * memory[name] + now.sum(1) for name, now in (("rise", rise), ("run", run)))
+    kappa = torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
+    return {**memory, "rise": rise, "run": run}, kappa
+
+
+class Terms(NamedTuple):
+    """What the weights weigh up, in units of S_i: [N, N] but for `gram`."""
+
+    bias: Tensor  #: ‖Δ_ik‖², as far as it is known
+    gram: Tensor  #: [N, N, N], ⟨Δ_ik, Δ_il⟩
+    cost: Tensor  #: (κ_i/b + 1/n_k) σ_k², what a unit of squared weight costs
+    allowed: Tensor  #: whether k may be a partner of i
+
+
+def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
+    """Bias and noise of every partner, from what is remembered."""
+    itself = torch.eye(len(kappa), dtype=torch.bool)
+    relative, rarity = memory["ratio"].exp(), setting.rarity
+    raw = relative * memory["noise"] / memory["seen"].clamp(min=1e-12)  # of one sample
+    own = raw.diagonal()[:, None]
+    noise = raw.maximum(own)
+    others = torch.where(itself | (memory["seen"] == 0), torch.inf, raw).amin(1, keepdim=True)
+    least_noise = own.maximum(torch.where(others.isfinite(), others, 0))  # one's own vanishes near interpolation
+    allowed = itself | ((memory["weight"] > 0) & (relative > IDLE))
+    mean = memory["difference"] / memory["weight"].clamp(min=1e-150)[..., None]
+    chance = memory["spread"] / memory["weight"].clamp(min=1e-150).square() + (rarity[:, None] + rarity) * noise
+    length = mean.square().sum(2)
+    bias = torch.where(allowed & ~itself, (length - chance).clamp(min=0), 0)
+    shrunk = (bias / length.clamp(min=1e-300))[..., None] * mean
+    root = bias.sqrt()
+    products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
+    gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
+    care = (kappa[:, None] / setting.batch)
+    least = care.diagonal()[:, None] * own + rarity * least_noise
+    cost = torch.where(itself, least, ((care + rarity) * noise).maximum(least))
+    return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
+
+
+def least_error(terms: Terms) -> Tensor:
+    """[N, N], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
+    own = terms.cost.diagonal()[:, None]
+    noise = (terms.cost / own).clamp(max=1e9)
+    forms = (terms.gram / own[..., None]).nan_to_num(posinf=1e30).clamp(max=1e30) + torch.diag_embed(noise)
+    weights = least_quadratic(forms, terms.allowed)
+    fine = weights.isfinite().all(1, keepdim=True)
+    return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
