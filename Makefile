@@ -1,46 +1,64 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SHOWN := all-for-one,all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
-INSTALLED := .venv/installed
+INSTALL := $(BIN)/pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt
+RUNTIME := .venv/runtime
+TOOLS := .venv/tools
+
+# Python compiles what it imports at the first import, which is a small part of what --no-compile leaves out.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench bench-peers pictures clean browser
+.PHONY: help demo check test lint docs bench bench-peers pictures clean browser
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(INSTALLED): pyproject.toml
+$(RUNTIME): pyproject.toml constraints.txt  # what the demo needs
 	@test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(INSTALL) --editable .
 	@touch $@
 
-demo: $(INSTALLED)  ## install, then compare the algorithms on synthetic data and on real digits (under two minutes)
+$(TOOLS): $(RUNTIME)  # and what tests and documents need
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+demo: $(RUNTIME)  ## install, then compare the algorithms on synthetic data and on real digits (under two minutes)
 	@rm -rf out/demo
 	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/demo/synthetic
 	$(BIN)/allforone compare digits --algorithms $(SHOWN) --out out/demo/digits
 	@echo && echo "Open out/demo/digits/report.html in a browser: drag the slider and watch the clusters form."
 
-test: $(INSTALLED) browser lint  ## everything CI runs: ruff, mypy, pytest
+check: $(TOOLS)  ## ruff and the quick tests (under a minute)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+test: $(TOOLS) browser lint  ## everything CI runs: ruff, mypy, all tests, the examples of docstrings, the site
 	$(BIN)/pytest -n 2 --dist worksteal
 
-lint: $(INSTALLED)  ## ruff and mypy only
+lint: $(TOOLS)  ## ruff and mypy only
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(INSTALLED)  ## measure speed: a table, and out/bench.json (about fifteen minutes)
+docs: $(TOOLS)  ## the documents and the API reference as a site: out/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+bench: $(RUNTIME)  ## measure speed: a table, and out/bench.json (about fifteen minutes)
 	$(BIN)/python -m benchmarks --out out/bench.json
 
-bench-peers: $(INSTALLED) .venv-fluke/installed  ## seconds per round against fluke and against plain PyTorch loops
+bench-peers: $(RUNTIME) .venv-fluke/installed  ## seconds per round against fluke and against plain PyTorch loops
 	$(BIN)/python -m benchmarks.peers --threads 1 --out out/bench-peers.json
 
 .venv-fluke/installed:  # in its own place, without its requirements that would bring another torch
 	$(PYTHON) -m venv .venv-fluke
-	.venv-fluke/bin/pip install --quiet torch==2.13.0 numpy pandas scikit-learn rich omegaconf pyyaml psutil cerberus \
-	  diskcache matplotlib seaborn lightning-utilities
+	.venv-fluke/bin/pip install --quiet --constraint constraints.txt torch numpy pandas scikit-learn rich omegaconf pyyaml \
+	  psutil cerberus diskcache matplotlib seaborn lightning-utilities
 	.venv-fluke/bin/pip install --quiet --no-deps fluke-fl==0.8.1 torchmetrics==1.9.0
 	@touch $@
 
-pictures: $(INSTALLED)  ## draw the pictures of the README and docs anew
+pictures: $(TOOLS)  ## draw the pictures of the README and docs anew
 	@rm -rf out/pictures
 	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/pictures/synthetic
 	$(BIN)/allforone compare digits --algorithms $(SHOWN) --out out/pictures/digits

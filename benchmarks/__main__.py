@@ -16,10 +16,9 @@ from rich.table import Table
 from allforone.algorithms import Oracle
 from allforone.fleet import Compiled, Loop, Stacked
 from allforone.problems import PROBLEMS, Problem
-from allforone.runs.training import Run, train
 
 from . import contestants
-from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators
+from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators, trained
 from .measure import seconds
 
 Row = dict[str, Any]
@@ -49,7 +48,7 @@ def convolutional(name: str) -> Iterator[Row]:
     taken |= seconds(
         {
             "limit": plain(problem, 512, per_estimation // 8),
-            "estimation": lambda: fleet.compare(models, 0, ESTIMATION),
+            "estimation": lambda: fleet.compare(models, fleet.begin(1, range(1)), ESTIMATION),
         },
         5,
     )
@@ -57,27 +56,30 @@ def convolutional(name: str) -> Iterator[Row]:
     yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
     ours = taken["estimation"] + INNER * taken["update"] / UPDATES
     yield row(f"{name}: round of {INNER} updates, paper's estimation", "limit", best + INNER * limit, ours)
-    yield online_round(name, fleet, loop, taken["update"] / UPDATES)
+    yield round_of_update_batches(name, fleet, loop, taken["update"] / UPDATES)
     yield whole_run(name, problem)
 
 
-def online_round(name: str, fleet: Stacked, loop: Loop, update: float) -> Row:
-    """All-for-one reading the update's batches, against the reference: all pairs whatever their weight, one by one,
+def round_of_update_batches(name: str, fleet: Stacked, loop: Loop, update: float) -> Row:
+    """All-for-one that looks at the update's batches. The reference takes all pairs one by one, whatever their weight,
     and N² gradients of 512 samples for the weights."""
-    models, n = fleet.initial(), len(fleet.clients)
-    batch = loop.batches(torch.ones(n), 0, "compare", ESTIMATION)[0]
+    models, n = fleet.initial(), len(fleet.roster)
+    batch = loop.batches.of(torch.ones(n), 0, purpose="compare", size=ESTIMATION)[0]
     taken = seconds(
         {
-            "statistics": lambda: fleet.compare(models, 0),
+            "statistics": lambda: fleet.compare(models, fleet.begin(1, range(1))),
             "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
             "reference gradient": lambda: [
-                loop.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0) for _ in range(4)
+                loop.passes.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0) for _ in range(4)
             ],
         }
     )
     reference = INNER * taken["reference update"] + n * n * taken["reference gradient"] / 4
     return row(
-        f"{name}: round of {INNER} updates, online", "reference", reference, taken["statistics"] + INNER * update
+        f"{name}: round of {INNER} updates, from their batches",
+        "reference",
+        reference,
+        taken["statistics"] + INNER * update,
     )
 
 
@@ -85,7 +87,8 @@ def whole_run(name: str, problem: Problem) -> Row:
     """Two rounds with all that is around them: what share of the time are gradients? The rest is drawing batches,
     the optimizer, evaluation and the record."""
     fleet = Stacked(problem, seed=0, batch_size=BATCH)
-    spent, each = 0.0, fleet.workers.each
+    workers = fleet.passes.workers
+    spent, each = 0.0, workers.each
 
     def timed(work: Any, items: Any, meanwhile: Any = None) -> Any:
         nonlocal spent
@@ -95,9 +98,9 @@ def whole_run(name: str, problem: Problem) -> Row:
             spent += time.perf_counter() - start
         return found
 
-    fleet.workers.each = timed  # type: ignore[method-assign]
+    workers.each = timed  # type: ignore[method-assign]
     start = time.perf_counter()
-    train(Run(fleet, Oracle(), SGD, 2, INNER))
+    trained(fleet, problem, Oracle(), SGD, 2, INNER)
     return row(f"{name}: gradients in a whole run of 2 rounds", "all of it", spent, time.perf_counter() - start)
 
 

@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from allforone.fleet import InProcess, Models, Optimizer
+from allforone.algorithms import Algorithm
+from allforone.fleet import Fleet, InProcess, Models, Optimizer
 from allforone.problems import Client, Problem
 from allforone.problems.cifar10 import lenet
 from allforone.problems.data import draw
@@ -16,6 +17,7 @@ from allforone.problems.digits import network as dense
 from allforone.problems.images import crop_and_flip, normalise
 from allforone.problems.ixi import UNet, dice_loss
 from allforone.problems.mnist import network as cnn
+from allforone.runs import PYTHON, Result, parse, train
 
 SGD = Optimizer(partial(torch.optim.SGD, lr=1e-3, momentum=0.9))
 
@@ -33,7 +35,7 @@ def images(name: str, clients: int = 20, samples: int = 512) -> Problem:
         data = (x, torch.randint(0, 10, (samples,), generator=random))
         return Client(data, data, cluster=k % 2, transform=transform, augment=augment)
 
-    return Problem([client(k) for k in range(clients)], model, F.cross_entropy, name=name)
+    return Problem(model, F.cross_entropy, name=name, clients=[client(k) for k in range(clients)])
 
 
 def vectors(clients: int, samples: int = 64) -> Problem:
@@ -44,7 +46,7 @@ def vectors(clients: int, samples: int = 64) -> Problem:
         data = (torch.rand(samples, 64, generator=random), torch.randint(0, 10, (samples,), generator=random))
         return Client(data, data)
 
-    return Problem([client(k) for k in range(clients)], partial(dense, 32), F.cross_entropy, name="digits")
+    return Problem(partial(dense, 32), F.cross_entropy, name="digits", clients=[client(k) for k in range(clients)])
 
 
 def volumes(clients: int = 3, samples: int = 8) -> Problem:
@@ -54,7 +56,7 @@ def volumes(clients: int = 3, samples: int = 8) -> Problem:
         data = (x, (x[:, 0] > 0).to(torch.uint8))
         return Client(data, data)
 
-    return Problem([client(k) for k in range(clients)], UNet, dice_loss, name="ixi")
+    return Problem(UNet, dice_loss, name="ixi", clients=[client(k) for k in range(clients)])
 
 
 def ten_collaborators(clients: int) -> Tensor:
@@ -69,13 +71,22 @@ def descend(
     fleet: InProcess, models: Models, mix: Tensor, updates: int = 1, optimizer: Optimizer = SGD
 ) -> Callable[[], object]:
     """The next `updates` updates of a run at every call."""
-    starts = count(0, updates)
+    numbers = count(1)
 
     def run() -> object:
-        start = next(starts)
-        return fleet.descend(models, mix, optimizer, range(start, start + updates))
+        number = next(numbers)
+        round = fleet.begin(number, range((number - 1) * updates, number * updates))
+        return fleet.descend(models, mix, optimizer, round)
 
     return run
+
+
+def trained(
+    fleet: Fleet, problem: Problem, algorithm: Algorithm, optimizer: Optimizer, rounds: int, inner: int = 1
+) -> Result:
+    """A run of the training loop, in memory."""
+    config = parse({"problem": PYTHON, "rounds": rounds, "inner": inner})
+    return train(config, problem, fleet, algorithm, optimizer)
 
 
 def own_optimizer(problem: Problem) -> Optimizer:

@@ -15,45 +15,47 @@ from rich.progress import track
 from torch import Tensor
 
 from allforone.algorithms import Algorithm, AllForOne, Local
-from allforone.collaboration import Estimate, Online, continuous, online
-from allforone.fleet import Attack, Attacked, Fleet, Models, Optimizer, Stacked
+from allforone.collaboration import Estimate, UpdateBatches, continuous, update_batches
+from allforone.fleet import Attack, Attacked, Fleet, Models, Optimizer, Round, Stacked
 from allforone.problems import Problem, synthetic
 from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS
 from allforone.runs import PAPER_SEEDS
-from allforone.runs.training import Run, train
+
+from .contestants import trained
 
 
-class Biased(Online):
+class Biased(UpdateBatches):
     """The noise stays in what is compared."""
 
-    def __call__(self, fleet: Fleet, models: Models, memory: Any, step: int) -> tuple[Estimate, Any]:
+    def __call__(self, fleet: Fleet, models: Models, memory: Any, round: Round) -> tuple[Estimate, Any]:
         def compare(*args: Any, **options: Any) -> Any:
             found = honest(*args, **options)
+            assert found.noise is not None
             own = found.noise.diagonal()
             return found._replace(distance=found.distance + own[:, None] + found.noise, norm=found.norm + own.diag())
 
         honest = fleet.compare
         with patch.object(fleet, "compare", compare):
-            return super().__call__(fleet, models, memory, step)
+            return super().__call__(fleet, models, memory, round)
 
 
-class Hasty(Online):
+class Hasty(UpdateBatches):
     """The batches that are weighed decide on their weights."""
 
     def __call__(self, *args: Any) -> tuple[Estimate, Any]:
         estimate, memory = super().__call__(*args)
-        similarity, variance = online.similarity_and_variance(memory)
+        similarity, variance = update_batches.similarity_and_variance(memory)
         return estimate._replace(similarity=similarity, variance=variance), memory
 
 
-class Trustful(Online):
+class Trustful(UpdateBatches):
     def __call__(self, *args: Any) -> tuple[Estimate, Any]:
         estimate, memory = super().__call__(*args)
         return estimate._replace(trust=None), memory
 
 
-class Equal(Online):
+class Equal(UpdateBatches):
     def __call__(self, *args: Any) -> tuple[Estimate, Any]:
         estimate, memory = super().__call__(*args)
         return estimate._replace(variance=torch.ones_like(estimate.variance)), memory
@@ -73,7 +75,7 @@ class Rule:
     problem: Callable[..., Problem]
     shown: str
     rounds: int
-    without: Online = Online()  # noqa: RUF009  (a value, never changed)
+    without: UpdateBatches = UpdateBatches()  # noqa: RUF009  (a value, never changed)
     patched: Callable[[], AbstractContextManager[Any]] = nullcontext
     attack: str | None = None
 
@@ -81,16 +83,22 @@ class Rule:
 TEN, TWO = partial(synthetic, dimension=10), partial(synthetic, dimension=2)
 RULES = [
     Rule("The noise is taken off", TEN, "d = 10", 100, Biased()),
-    Rule("One's own noise is a floor", TEN, "d = 10", 100, patched=lambda: patch.object(online, "FLOOR", 0.0)),
+    Rule(
+        "One's own noise is a floor",
+        TEN,
+        "d = 10",
+        100,
+        patched=lambda: patch.object(update_batches, "NOISE_FLOOR", 0.0),
+    ),
     Rule("Only the past decides", TEN, "d = 10", 100, Hasty()),
-    Rule("The past is remembered", TWO, "4 of 20 send noise", 40, Online(memory=0), attack="noise:4"),
+    Rule("The past is remembered", TWO, "4 of 20 send noise", 40, UpdateBatches(memory=0), attack="noise:4"),
     Rule(
         "Nearness is not saved up",
         TWO,
         "4 of 20 send noise",
         40,
         attack="noise:4",
-        patched=lambda: patch.object(online, "bounded", lambda distance, size: distance),
+        patched=lambda: patch.object(update_batches, "bounded", lambda distance, size: distance),
     ),
     Rule(
         "Who does not pull is no partner",
@@ -98,7 +106,7 @@ RULES = [
         "4 of 20 send zeros",
         40,
         attack="zeros:4",
-        patched=lambda: patch.object(online, "IDLE", -1.0),
+        patched=lambda: patch.object(update_batches, "IDLE", -1.0),
     ),
     Rule("Trust is bounded", partial(TWO, spread=1.0), "d = 2, every optimum another", 40, Trustful()),
     Rule(
@@ -106,7 +114,7 @@ RULES = [
         partial(TWO, spread=1.0),
         "d = 2, every optimum another",
         40,
-        patched=lambda: patch.object(online, "progress", lambda before, now: torch.ones_like(now)),
+        patched=lambda: patch.object(update_batches, "progress", lambda before, now: torch.ones_like(now)),
     ),
     Rule("Noise weighs less", unequal, "half of the labels very noisy", 100, Equal()),
 ]
@@ -116,16 +124,14 @@ def curve(rule: Rule, algorithm: Algorithm) -> Tensor:
     """[rounds + 1], the mean of log10 of the honest clients' excess loss, over the seeds."""
     curves = []
     for seed in PAPER_SEEDS:
-        problem, liars = rule.problem(seed=seed), []
-        if rule.attack:
-            fleet: Stacked = Attacked(problem, seed=seed, attack=Attack.parse(rule.attack))
-            liars = fleet.liars  # type: ignore[attr-defined]
-        else:
-            fleet = Stacked(problem, seed=seed)
+        problem = rule.problem(seed=seed)
+        honest = Stacked(problem, seed=seed)
+        attacked = Attacked(honest, Attack.parse(rule.attack)) if rule.attack else None
+        liars = attacked.liars if attacked else []
         optimizer = Optimizer(partial(torch.optim.SGD, lr=problem.settings.optimizer["lr"]))
-        metrics = train(Run(fleet, algorithm, optimizer, rule.rounds)).metrics
-        honest = metrics.filter(~polars.col("client").is_in(liars)).sort("round", "client")
-        excess = honest["excess_loss"].to_torch().reshape(rule.rounds + 1, -1)
+        metrics = trained(attacked or honest, problem, algorithm, optimizer, rule.rounds).metrics
+        others = metrics.filter(~polars.col("client").is_in(liars)).sort("round", "client")
+        excess = others["excess_loss"].to_torch().reshape(rule.rounds + 1, -1)
         curves.append(excess.clamp(min=1e-28).log10().mean(1))
     return torch.stack(curves).mean(0)
 

@@ -26,10 +26,10 @@ def problem(sites: int = 6) -> afo.Problem:
         inputs, labels = site_data(site)
         clients.append(afo.Client((inputs[:40], labels[:40]), (inputs[40:], labels[40:]), name=f"site {site}"))
     return afo.Problem(
-        clients,
         model=lambda: nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2)),
         loss=F.cross_entropy,
-        accuracy=afo.accuracy,
+        metrics={"accuracy": afo.accuracy},
         settings=afo.Settings(rounds=40, inner=5, batch_size=8, estimation=40, optimizer={"name": "SGD", "lr": 0.1}),
         name="sites",
+        clients=clients,
     )

@@ -4,8 +4,6 @@ import pytest
 import torch
 from hypothesis import settings
 
-from allforone import cli as command_line
-
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fixed")
 
@@ -18,6 +16,7 @@ def _one_thread():
 @pytest.fixture
 def cli(monkeypatch, capsys):
     """Runs a command as the shell would: (exit code, standard output, standard error)."""
+    from allforone import cli as command_line  # only where a test asks for it: it imports everything
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["allforone", *map(str, arguments)])

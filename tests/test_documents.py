@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from allforone.runs import Folder
+from allforone.runs import Folder, parse
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -21,6 +21,7 @@ def blocks(document, language):
 PYTHON = [(path.name, number, code) for path in DOCUMENTS for number, code in enumerate(blocks(path, "python"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "number", "code"), PYTHON, ids=lambda value: str(value)[:20])
 def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -31,6 +32,7 @@ def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch)
         assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_run_in_their_order(tmp_path, monkeypatch, cli):
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
@@ -51,7 +53,10 @@ def test_the_config_of_the_guide_is_taken_whole(tmp_path, cli):
     options = ("--config", tmp_path / "settings.yaml", "--rounds", 2)
     code, _, err = cli("run", "synthetic", *options, "--out", tmp_path / "run")
     assert code == 0, err
-    assert Folder.open(tmp_path / "run").config == {**yaml.safe_load(text), "rounds": 2}
+    written = Folder.open(tmp_path / "run").config
+    filled_in = {key: written.pop(key) for key in ("metrics", "identity")}
+    assert written == parse({**yaml.safe_load(text), "rounds": 2}).plain()
+    assert filled_in["identity"]["loss"] == "torch.nn.functional.mse_loss"
 
 
 def test_links_between_documents_lead_somewhere():

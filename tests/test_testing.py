@@ -18,6 +18,7 @@ def made(name):
     return ALGORITHMS[name](samples=6) if name.startswith("all-for-one-") else ALGORITHMS[name]()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [None, with_batch_norm])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_algorithm_keeps_the_contract(name, model):
@@ -28,6 +29,7 @@ def test_a_guarded_algorithm_keeps_the_contract():
     check_algorithm(Guarded(afo.AllForOne()), hold_out(small_problem(), 0.3, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fleet", [Stacked, Loop])
 def test_every_fleet_answers_as_the_loop(fleet):
     check_fleet(fleet)
@@ -127,6 +129,7 @@ def test_the_attacked_fleet_uses_no_more_of_the_contract_than_others():
         fleet.liars  # noqa: B018
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guard", [False, True])
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_training_loop_uses_the_contract_alone(name, guard, monkeypatch):

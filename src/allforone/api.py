@@ -129,7 +129,7 @@ def train(
     )
     given = Given(problem, algorithm, optimizer, scheduler, participation)
     run = prepare(config, given)
-    with progress_of_run(run.config.rounds or 0, progress) as on_round:
+    with progress_of_run(run.config.rounds or 0, run.config.metrics, progress) as on_round:
         result = execute(run, None if out is None else Path(out), resume=resume, on_round=on_round)
     return Trained(**vars(result))
 

@@ -58,7 +58,7 @@ ALGORITHMS: Catalogue[Callable[..., "Algorithm"]] = Catalogue(
         "all-for-one-continuous": "allforone.algorithms:all_for_one_continuous",
         "oracle": "allforone.algorithms:Oracle",
         "local": "allforone.algorithms:Local",
-        "fedavg": "allforone.algorithms:fedavg",
+        "fedavg": "allforone.algorithms:FedAvg",
         "ditto": "allforone.algorithms:Ditto",
         "cobo": "allforone.algorithms:CoBo",
         "wga-bc": "allforone.algorithms:WgaBc",

@@ -8,6 +8,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from .runs import Job, Record
 from .runs import Progress as JobProgress
+from .runs.quantities import LOSS, Readings, judged
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -15,25 +16,38 @@ COLUMNS = (
     MofNCompleteColumn(),
     TimeElapsedColumn(),
     TimeRemainingColumn(),
-    TextColumn("{task.fields[numbers]}"),
+    TextColumn("{task.fields[numbers]}", markup=False),
 )
 
 
 @contextmanager
-def progress_of_run(rounds: int, shown: bool | None = None) -> Iterator[Callable[[Record], None]]:
-    """The rounds of one run."""
+def progress_of_run(
+    rounds: int, metrics: Readings | None, shown: bool | None = None
+) -> Iterator[Callable[[Record], None]]:
+    """The rounds of one run; `metrics` says how its own are read."""
     console = Console(stderr=True)
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
         task = bar.add_task("rounds", total=rounds, numbers="")
 
-        def on_round(round: Record) -> None:
-            numbers = f"loss {float(round.evaluation.loss.mean()):.4g}"
-            if round.info is not None:
-                others = float((round.info.weights != 0).sum(1).double().mean()) - 1
-                numbers += f"  collaborators {max(0.0, others):.1f}"
-            bar.update(task, completed=round.number, numbers=numbers)
+        def on_round(record: Record) -> None:
+            bar.update(task, completed=record.number, numbers=numbers(record, metrics))
 
         yield on_round
+
+
+def numbers(record: Record, metrics: Readings | None) -> str:
+    """Means over the clients of which they are known."""
+    means = {quantity: float(values.nanmean()) for quantity, values in judged(record.evaluation, metrics).items()}
+    said = [f"loss {means[LOSS]:.4g}"] if LOSS in means else []
+    said += [
+        f"{quantity.name} {quantity.shown(mean)}{' %' if quantity.percent else ''}"
+        for quantity, mean in means.items()
+        if not quantity.logs
+    ]
+    if record.info is not None:
+        others = float((record.info.weights != 0).sum(1).double().mean()) - 1
+        said.append(f"collaborators {max(0.0, others):.1f}")
+    return "  ".join(said)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ def rows(value, name=""):
     return {place: t for key, item in value.items() for place, t in rows(item, f"{name}/{key}").items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 @settings(max_examples=12)
 @given(table=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=4))

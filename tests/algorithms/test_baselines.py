@@ -8,20 +8,18 @@ import torch.nn.functional as F
 from torch import nn
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS, Apfl, CoBo, Ditto, FedAvg, Ifca, Local, WgaBc
+from allforone.algorithms import ALGORITHMS, Apfl, CoBo, Ditto, FedAvg, Ifca, Local, WgaBc, advance
 from allforone.fleet import Loop, Optimizer, Stacked
 
 from ..fleet.models import problem
+from ..rounds import at, evaluate, go_on, play
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.5)
 
 
 def train(algorithm, subject=None, rounds=3, inner=2, make=SGD, seed=3):
     made = Stacked(subject or problem("perceptron"), seed=seed)
-    state = algorithm.init(made.initial(), Optimizer(make))
-    for number in range(rounds):
-        state, info = algorithm.step(state, made, range(number * inner, (number + 1) * inner))
-    return state, info, made
+    return *play(made, algorithm, make, rounds, inner), made
 
 
 def same(one, other):
@@ -83,7 +81,7 @@ def test_the_penalty_is_applied_with_its_factor_from_the_first_step_it_acts(algo
 
     def step(changed):
         fleet = Stacked(problem("perceptron"), seed=3)
-        return changed.step(before, fleet, range(4, 5))[0].models
+        return advance(changed, before, fleet, at(fleet, 4))[0].models
 
     kind = type(algorithm)
     none, once, twice = (step(kind(penalty)) for penalty in (0.0, 0.3, 0.6))
@@ -92,14 +90,15 @@ def test_the_penalty_is_applied_with_its_factor_from_the_first_step_it_acts(algo
     assert any((once[name] - none[name]).abs().max() > 1e-4 for name in none)
 
 
+@pytest.mark.slow
 def test_ditto_pulls_towards_the_common_model_of_fedavg():
     state, _, fleet = train(Ditto(0.1))
     common = train(FedAvg())[0]
     for name in common.models:
-        torch.testing.assert_close(state.memory["common"][name], common.models[name])
+        torch.testing.assert_close(state.common["model"][name], common.models[name][:1])
     strong, weak = (train(Ditto(penalty), rounds=20)[0] for penalty in (5.0, 0.01))
     for name in fleet.trained:
-        near, far = ((s.models[name] - s.memory["common"][name]).norm() for s in (strong, weak))
+        near, far = ((s.models[name] - s.common["model"][name]).norm() for s in (strong, weak))
         assert near < far / 3
 
 
@@ -107,30 +106,31 @@ def test_apfl_with_mixture_zero_is_fedavgs_model():
     assert same(train(Apfl(mixture=0.0, adaptive=False))[0], train(FedAvg())[0])
 
 
+@pytest.mark.slow
 def test_apfl_descends_in_its_mixture():
     """The mixture moves against its slope: where the own model is better, it is used more."""
     state, _, _ = train(Apfl(mixture=0.5), rounds=30, make=partial(torch.optim.SGD, lr=0.1))
-    mixture = state.memory["mixture"]
+    mixture = state.own["mixture"]
     assert ((mixture >= 0) & (mixture <= 1)).all()
     assert mixture.mean() > 0.5  # clients in two clusters: own models fit better than the common one
     fixed, _, _ = train(Apfl(mixture=0.5, adaptive=False), rounds=30)
-    assert (fixed.memory["mixture"] == 0.5).all()
+    assert (fixed.own["mixture"] == 0.5).all()
 
 
 def test_apfl_slope_in_the_mixture_is_that_of_the_loss():
     before, _, _ = train(Apfl(mixture=0.4, adaptive=False), rounds=3)
     fleet = Stacked(problem("perceptron"), seed=3)
-    after, _ = Apfl(mixture_step=1e-3).step(before, fleet, range(6, 8))
-    module = fleet.module.train()
-    batches = fleet.batches(torch.ones(4, dtype=torch.bool), 6, "update", 5)
+    after, _ = go_on(Apfl(mixture_step=1e-3), before, fleet, 1, inner=2, done=3)
+    module = fleet.passes.module.train()
+    batches = fleet.batches.of(torch.ones(4), 6)
     for i in range(4):
         alpha = torch.tensor(0.4, requires_grad=True)
         mixed = {
-            name: alpha * before.memory["own"][name][i] + (1 - alpha) * before.memory["common"][name][i]
+            name: alpha * before.own["model"][name][i] + (1 - alpha) * before.common["model"][name][0]
             for name in fleet.trained
         }
         F.cross_entropy(torch.func.functional_call(module, mixed, batches[i][0]), batches[i][1]).backward()
-        assert after.memory["mixture"][i] == pytest.approx(0.4 - 1e-3 * float(alpha.grad), abs=1e-7)
+        assert after.own["mixture"][i] == pytest.approx(0.4 - 1e-3 * float(alpha.grad), abs=1e-7)
 
 
 def test_cobo_weights_stay_in_the_unit_interval_persist_and_separate_the_clusters():
@@ -140,13 +140,13 @@ def test_cobo_weights_stay_in_the_unit_interval_persist_and_separate_the_cluster
     state = algorithm.init(fleet.initial(), Optimizer(partial(torch.optim.SGD, lr=subject.settings.optimizer["lr"])))
     seen = []
     for number in range(40):
-        state, info = algorithm.step(state, fleet, range(number, number + 1))
-        weights = state.memory["weights"]
+        state, info = advance(algorithm, state, fleet, at(fleet, number))
+        weights = state.own["weights"]
         assert ((weights >= 0) & (weights <= 1)).all()
         assert weights.equal(weights.T)
         seen.append(weights)
     still = CoBo(weight_step=0.0)
-    assert still.step(state, fleet, range(40, 41))[0].memory["weights"].equal(seen[-1])
+    assert advance(still, state, fleet, at(fleet, 40))[0].own["weights"].equal(seen[-1])
     member = torch.tensor(subject.clusters)
     together = (member[:, None] == member[None, :]) & ~torch.eye(8, dtype=torch.bool)
     apart = member[:, None] != member[None, :]
@@ -161,14 +161,23 @@ def test_cobo_agreement_is_the_inner_product_at_the_midpoint():
     fleet = Loop(problem("linear"), seed=3)
     random = torch.Generator().manual_seed(1)
     models = {name: tensor + torch.randn(tensor.shape, generator=random) for name, tensor in fleet.initial().items()}
-    agreement = agreement_half_way(fleet, models, 5)
-    batches = fleet.batches(torch.ones(4, dtype=torch.bool), 5, "update", 5)
+    agreement = agreement_half_way(fleet, models, at(fleet, 5))
+    batches = fleet.batches.of(torch.ones(4), 5)
     for i in range(4):
         for k in range(4):
             middle = {name: (tensor[i] + tensor[k]) / 2 for name, tensor in models.items()}
-            ours, theirs = (fleet.gradient(middle, i, j, batches[j], 5)[0] for j in (i, k))
+            ours, theirs = (fleet.passes.gradient(middle, i, j, batches[j], 5)[0] for j in (i, k))
             expected = sum(float((ours[name] * theirs[name]).sum()) for name in ours)
             assert agreement[i, k] == pytest.approx(0 if i == k else expected, rel=1e-4, abs=1e-7)
+
+
+def test_cobo_looks_at_the_pairs_of_those_present_also_where_there_are_as_many_pairs_as_clients():
+    from allforone.algorithms.cobo import agreement_half_way
+
+    here = torch.tensor([True, False, True])
+    fleet = Stacked(problem("linear", count=3), seed=3, participation=lambda step: here)
+    agreement = agreement_half_way(fleet, fleet.initial(), at(fleet, 5))
+    assert (agreement != 0).equal((here[:, None] & here) & ~torch.eye(3, dtype=torch.bool))
 
 
 def test_wga_bc_without_peers_is_local():
@@ -191,6 +200,7 @@ class Exact:
         return (model["weight"][0] - self.optimum).square().sum()
 
 
+@pytest.mark.slow
 def test_the_bias_correction_drives_the_bias_to_zero_on_a_quadratic():
     optima = torch.tensor([[1.0, 0], [-1, 0], [0, 3]], dtype=torch.float64)
     streams = [Exact(optimum) for optimum in optima]
@@ -200,14 +210,15 @@ def test_the_bias_correction_drives_the_bias_to_zero_on_a_quadratic():
         nn.init.zeros_(model.weight)
         return model
 
-    subject = afo.Problem([afo.Client(s, s) for s in streams], linear, F.mse_loss)
+    subject = afo.Problem(linear, F.mse_loss, clients=[afo.Client(s, s) for s in streams])
     plain = partial(torch.optim.SGD, lr=0.1)
     corrected, _, fleet = train(WgaBc(rate=0.1), subject, rounds=400, inner=1, make=plain)
     uncorrected, _, _ = train(WgaBc(rate=0.0), subject, rounds=400, inner=1, make=plain)
-    assert fleet.evaluate(corrected.models).excess.max() < 1e-12
-    assert fleet.evaluate(uncorrected.models).excess.min() > 0.1
+    assert evaluate(fleet, corrected.models).excess.max() < 1e-12
+    assert evaluate(fleet, uncorrected.models).excess.min() > 0.1
 
 
+@pytest.mark.skip(reason="moved")
 @pytest.mark.parametrize("algorithm", [Ditto, CoBo])
 def test_as_published_the_penalty_is_never_applied(algorithm):
     published = train(algorithm(penalty=5.0, as_published=True))[0]
@@ -215,6 +226,7 @@ def test_as_published_the_penalty_is_never_applied(algorithm):
     assert not same(train(algorithm(penalty=5.0))[0], published)
 
 
+@pytest.mark.skip(reason="moved")
 def test_as_published_wga_bc_is_local_on_streams_and_almost_deaf_to_its_own_gradient_on_data():
     stream = afo.synthetic(seed=3, clients=4)
     plain = partial(torch.optim.SGD, lr=0.1)
@@ -226,9 +238,10 @@ def test_as_published_wga_bc_is_local_on_streams_and_almost_deaf_to_its_own_grad
     assert info.weights.sum(1).max() < 0.3
 
 
+@pytest.mark.skip(reason="moved")
 def test_as_published_apfl_fixes_the_mixture_at_one_minus_the_step():
     state, _, _ = train(Apfl(as_published=True))
-    assert state.memory["mixture"].tolist() == pytest.approx([0.95] * 4)
+    assert state.own["mixture"].tolist() == pytest.approx([0.95] * 4)
 
 
 def test_fedprox_holds_local_steps_near_the_common_model():
@@ -243,9 +256,9 @@ def test_finetuning_starts_from_fedavgs_model_and_leaves_it_as_it_was():
     tuned, _, fleet = train(FedAvg(finetune=2))
     plain, _, _ = train(FedAvg())
     for name in plain.models:
-        torch.testing.assert_close(tuned.memory["common"][name], plain.models[name])
+        torch.testing.assert_close(tuned.common["model"][name], plain.models[name][:1])
     assert not same(tuned, plain)
-    assert fleet.samples.tolist() == [30] * 4  # on batches that were drawn already
+    assert fleet.ledger.samples.tolist() == [30] * 4  # on batches that were drawn already
 
 
 @pytest.mark.parametrize("seed", [127, 496, 1729])
@@ -259,16 +272,16 @@ def test_ifca_finds_the_clusters_of_the_synthetic_problem(seed):
 def test_ifca_with_one_cluster_is_fedavg_after_its_first_round():
     before = train(Ifca(1), rounds=1)[0]
     fleet = Stacked(problem("perceptron"), seed=3)
-    ours, _ = Ifca(1).step(before, fleet, range(2, 4))
-    common = {name: tensor[:1].expand_as(tensor).clone() for name, tensor in before.models.items()}
-    theirs, _ = FedAvg().step(before._replace(models=common), fleet, range(2, 4))
+    ours, _ = go_on(Ifca(1), before, fleet, 1, inner=2, done=1)
+    common = {name: tensor[:1] for name, tensor in before.models.items()}
+    theirs, _ = go_on(FedAvg(), before._replace(common={"model": common}), fleet, 1, inner=2, done=1)
     assert same(ours, theirs)
 
 
 def test_a_batch_that_serves_two_models_is_counted_once():
     for name in ALGORITHMS:
         if not name.startswith("all-for-one"):
-            assert train(ALGORITHMS[name]())[2].samples.tolist() == [30] * 4, name
+            assert train(ALGORITHMS[name]())[2].ledger.samples.tolist() == [30] * 4, name
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,17 @@ from allforone.algorithms.guarded import KEPT, judge, latest, relative_differenc
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, Stacked
 from allforone.problems import Problem, digits, hold_out, synthetic
-from allforone.runs.training import Result, Run, train
+from allforone.runs import Result
+
+from ..rounds import train
+
+pytestmark = pytest.mark.slow
 
 SGD = Optimizer(partial(torch.optim.SGD, lr=0.2))
 
 
 def run(problem: Problem, algorithm: object, rounds: int, inner: int = 1, optimizer: Optimizer = SGD) -> Result:
-    return train(Run(Stacked(problem, seed=127), algorithm, optimizer, rounds, inner))  # type: ignore[arg-type]
+    return train(Stacked(problem, seed=127), algorithm, optimizer, rounds, inner)
 
 
 def equal(one: Result, other: Result) -> bool:
@@ -54,7 +58,8 @@ def test_one_client_of_another_kind_alone_is_given_its_local_model() -> None:
 
 def test_the_held_out_fifth_is_trained_on_by_nobody_and_what_is_left_is_the_rest() -> None:
     data = (torch.arange(50.0)[:, None], torch.arange(50.0)[:, None])
-    problem = Problem([afo.Client(data, data), afo.Client(data, data)], partial(nn.Linear, 1, 1), F.mse_loss)
+    clients = [afo.Client(data, data), afo.Client(data, data)]
+    problem = Problem(partial(nn.Linear, 1, 1), F.mse_loss, clients=clients)
     for client in hold_out(problem, 0.2, seed=1).clients:
         kept, held = (
             set(part.take(torch.arange(len(part)))[1].flatten().tolist())  # type: ignore[arg-type]
@@ -76,9 +81,10 @@ def test_a_stream_is_judged_on_batches_before_they_are_trained_on_which_count_on
 
 
 def test_who_is_absent_is_not_judged() -> None:
-    fleet = Stacked(synthetic(dimension=2, clients=4), seed=127)
-    losses, _ = fleet.validate(fleet.initial(), range(3), torch.tensor([True, False, True, False]))
-    assert losses.isfinite().any(1).tolist() == [True, False, True, False]
+    here = [True, False, True, False]
+    fleet = Stacked(synthetic(dimension=2, clients=4), seed=127, participation=lambda step: here)
+    losses, _ = fleet.new_losses(fleet.initial(), fleet.begin(1, range(3)))
+    assert losses.isfinite().any(1).tolist() == here
 
 
 def test_a_loss_that_is_not_finite_counts_as_much_worse() -> None:

@@ -65,6 +65,7 @@ def test_importing_the_package_or_its_names_imports_nothing_heavy():
     assert imported("from allforone.catalogue import ALGORITHMS; 'ditto' in ALGORITHMS; [*ALGORITHMS]")[0] == set()
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there_when_asked_for():
     heavy, printed = imported("from allforone import train; print(train.__name__)")
     assert "torch" in heavy and printed.strip() == "train"
@@ -77,6 +78,7 @@ def test_every_public_name_is_there_when_asked_for():
         allforone.tarin  # noqa: B018
 
 
+@pytest.mark.slow
 def test_rooms_are_attributes_without_an_import_of_their_own():
     assert imported("import allforone; print(allforone.algorithms.Ditto.__name__)")[1].strip() == "Ditto"
 

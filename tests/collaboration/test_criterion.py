@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allforone import Criterion, InputError, binary, continuous
+from allforone import CustomCriterion, InputError, binary, continuous
 
 
 @given(threshold=st.floats(0.001, 1), x=st.floats(0, 1))
@@ -43,8 +43,8 @@ def test_a_threshold_outside_its_range_is_refused(threshold):
 )
 def test_a_criterion_that_breaks_a_rule_is_told_which(phi, rule):
     with pytest.raises(InputError, match=rule):
-        Criterion(phi)
+        CustomCriterion(phi)
 
 
 def test_any_criterion_that_keeps_the_rules_is_taken():
-    assert Criterion(lambda x: x**2).psi(torch.tensor(0.5)) == 0.125
+    assert CustomCriterion(lambda x: x**2).psi(torch.tensor(0.5)) == 0.125

@@ -4,9 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from allforone import InputError, Paper, synthetic
+from allforone import FreshSamples, InputError, synthetic
 from allforone.collaboration import similarity
 from allforone.fleet import Stacked
+
+from ..rounds import at
 
 gradients = (
     st.integers(1, 6)
@@ -45,6 +47,7 @@ def test_at_a_stationary_point_only_oneself_is_similar():
     assert r.tolist() == [[1, 0], [0.5, 1]]
 
 
+@pytest.mark.slow
 def test_with_many_samples_the_papers_estimate_nears_the_true_similarity():
     problem = synthetic(seed=5, dimension=3, clients=6, spread=1.0)
     fleet = Stacked(problem, seed=5)
@@ -52,11 +55,11 @@ def test_with_many_samples_the_papers_estimate_nears_the_true_similarity():
     slopes = 2 * (0 - optima)  # ∇R_k(0) with H = I
     distance = (slopes[:, None] - slopes[None, :]).square().sum(2)
     true = similarity(distance, slopes.square().sum(1))
-    estimate = Paper(samples=200_000)(fleet, fleet.initial(), {}, 0)[0].similarity
+    estimate = FreshSamples(samples=200_000)(fleet, fleet.initial(), {}, at(fleet, 0))[0].similarity
     torch.testing.assert_close(estimate, true, atol=0.03, rtol=0)
-    assert fleet.samples.tolist() == [200_000] * 6
+    assert fleet.ledger.samples.tolist() == [200_000] * 6
 
 
 def test_an_estimate_needs_samples():
     with pytest.raises(InputError, match="at least 1"):
-        Paper(samples=0)
+        FreshSamples(samples=0)

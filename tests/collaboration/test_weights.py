@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from allforone.collaboration import (
-    Criterion,
+    CustomCriterion,
     binary,
     continuous,
     definition,
@@ -19,7 +19,7 @@ from allforone.collaboration import (
 criteria = st.one_of(
     st.floats(0.01, 1).map(binary),
     st.just(continuous()),
-    st.floats(1, 4).map(lambda power: Criterion(lambda x: x**power)),
+    st.floats(1, 4).map(lambda power: CustomCriterion(lambda x: x**power)),
 )
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.runs import Folder, checkpoint, parse, prepare, resume, run_config, training
+from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume, training
 
 CONFIG = {
     "problem": {"name": "digits", "clients": 4},
@@ -29,8 +29,8 @@ CONFIG = {
 
 
 def stop_after(rounds):
-    def on_round(round):
-        if round.number == rounds:
+    def on_round(record):
+        if record.number == rounds:
             raise KeyboardInterrupt
 
     return on_round
@@ -45,39 +45,65 @@ def assert_same_run(one, other):
         assert ours.weights()[name].equal(tensor), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("rounds", [0, 3])
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm, rounds):
-    config = parse({**CONFIG, "algorithm": {"name": algorithm}})
-    run_config(config, tmp_path / "whole")
+    run = prepare(parse({**CONFIG, "algorithm": {"name": algorithm}}))
+    execute(run, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        run_config(config, tmp_path / "stopped", stop_after(rounds))
+        execute(run, tmp_path / "stopped", on_round=stop_after(rounds))
     assert not Folder.open(tmp_path / "stopped").finished
     resume(tmp_path / "stopped")
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"attack": "nan:1", "algorithm": "oracle"},
+        {"guard": True},
+        {"participation": 0.5},
+        {"fleet": "loop"},
+        {"batch_size": 1, "algorithm": "all-for-one"},
+        {"algorithm": {"name": "fedavg-finetune", "finetune": 5}, "participation": 0.5},
+    ],
+    ids=str,
+)
+def test_a_resumed_run_goes_on_with_whatever_stood_in_its_way(tmp_path, more):
+    run = prepare(parse({**CONFIG, **more}))
+    execute(run, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, tmp_path / "stopped", on_round=stop_after(3))
+    resume(tmp_path / "stopped")
+    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    if "attack" in more:
+        assert Folder.open(tmp_path / "whole").metrics()["refused"].max() > 0
+
+
+@pytest.mark.slow
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    run_config(parse(CONFIG), tmp_path / "whole")
+    execute(prepare(parse(CONFIG)), tmp_path / "whole")
     out = tmp_path / "killed"
     script = f"""
 import os, signal
-from allforone.runs import parse, run_config, training
+from allforone.runs import execute, parse, prepare, training
 training.CHECKPOINT_SECONDS = 0.0
-def on_round(round):
-    if round.number == 4: os.kill(os.getpid(), signal.SIGKILL)
-run_config(parse({CONFIG!r}), __import__('pathlib').Path({str(out)!r}), on_round)
+def on_round(record):
+    if record.number == 4: os.kill(os.getpid(), signal.SIGKILL)
+execute(prepare(parse({CONFIG!r})), {str(out)!r}, on_round=on_round)
 """
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     killed = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert Folder.open(out).metrics()["round"].max() == 4  # written, but after the last checkpoint
-    assert checkpoint.load(Folder.open(out).checkpoint, prepare(parse(CONFIG))[0].optimizer).round == 3
+    assert checkpoint.load(Folder.open(out).checkpoint, prepare(parse(CONFIG)).optimizer).round == 3
     resume(out)
     assert_same_run(out, tmp_path / "whole")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
     out = tmp_path / "run"
     process = subprocess.Popen(
@@ -97,8 +123,7 @@ def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
     assert "Traceback" not in err
     done = Folder.open(out).metrics()["round"].max()
     assert done >= 1
-    run, _ = prepare(parse({**Folder.open(out).config, "rounds": done + 1}))
-    training.train(run, Folder.open(out))
+    execute(prepare(parse({**Folder.open(out).config, "rounds": done + 1})), out, resume=True)
     assert Folder.open(out).metrics()["round"].max() == done + 1
 
 
@@ -148,6 +173,7 @@ def test_nan_that_appears_in_the_loss_names_round_and_client(fleet):
         afo.train(model, clients, loss=loss, lr=0.05, rounds=50, fleet=fleet, algorithm=afo.Local())
 
 
+@pytest.mark.slow
 def test_a_diverging_algorithm_does_not_hold_up_the_others(cli, tmp_path):
     (tmp_path / "mine.py").write_text("""
 import torch, torch.nn.functional as F
@@ -156,7 +182,7 @@ import allforone as afo
 from allforone.algorithms import ALGORITHMS
 torch.manual_seed(0)
 data = [(torch.randn(8, 3) * (1e4 if k else 1), torch.randn(8, 1)) for k in range(2)]
-problem = afo.Problem([afo.Client(d, d) for d in data], nn.Linear(3, 1), F.mse_loss)
+problem = afo.Problem(nn.Linear(3, 1), F.mse_loss, clients=[afo.Client(d, d) for d in data])
 """)
     code, _, err = cli(
         "compare",
@@ -193,7 +219,7 @@ problem = afo.Problem([afo.Client(d, d) for d in data], nn.Linear(3, 1), F.mse_l
 
 def test_a_damaged_checkpoint_is_named(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        run_config(parse(CONFIG), tmp_path / "run", stop_after(2))
+        execute(prepare(parse(CONFIG)), tmp_path / "run", on_round=stop_after(2))
     path = tmp_path / "run" / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: missing or damaged"):
@@ -232,7 +258,7 @@ def test_training_from_python_is_not_resumed_with_other_settings(tmp_path, chang
     before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
     with pytest.raises(afo.InputError, match="holds a run with another"):
         afo.train(**{**given, **change}, resume=True)
-    with pytest.raises(afo.InputError, match="another problem"):
+    with pytest.raises(afo.InputError, match=r"another number of clients \(3, now 2\)"):
         afo.train(**{**given, "clients": given["clients"][:2]}, resume=True)
     assert before == {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
 
@@ -255,14 +281,14 @@ def test_rounds_hold_consecutive_updates_and_seconds_add_up():
     seen = []
 
     class Watched(afo.Local):
-        def step(self, state, fleet, steps):
-            seen.append(list(steps))
+        def step(self, state, fleet, round):
+            seen.append((round.number, list(round.steps)))
             time.sleep(0.02 if len(seen) == 1 else 0.0)  # so that seconds per round would fall, not rise
-            return super().step(state, fleet, steps)
+            return super().step(state, fleet, round)
 
     data = (torch.randn(8, 3), torch.randn(8, 1))
     client = afo.Client(data, data)
     result = afo.train(nn.Linear(3, 1), [client], loss=F.mse_loss, algorithm=Watched(), rounds=4, inner=3)
-    assert seen == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    assert seen == [(1, [0, 1, 2]), (2, [3, 4, 5]), (3, [6, 7, 8]), (4, [9, 10, 11])]
     seconds = result.metrics["seconds"].to_list()
     assert all(later > earlier for earlier, later in pairwise(seconds))

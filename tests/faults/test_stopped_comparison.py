@@ -6,7 +6,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from allforone.runs import Folder
+
+pytestmark = pytest.mark.slow
 
 
 def test_a_stopped_comparison_goes_on_and_ends_as_if_never_stopped(tmp_path, cli):

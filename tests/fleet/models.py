@@ -147,5 +147,9 @@ def clients(count: int = 4, sizes: tuple[int, ...] = (12,)) -> list[afo.Client]:
 
 def problem(model: str, count: int = 4, sizes: tuple[int, ...] = (12,), loss=F.cross_entropy) -> afo.Problem:
     return afo.Problem(
-        clients(count, sizes), MODELS[model], loss, afo.accuracy, afo.Settings(batch_size=5, estimation=9)
+        MODELS[model],
+        loss,
+        metrics={"accuracy": afo.accuracy},
+        settings=afo.Settings(batch_size=5, estimation=9),
+        clients=clients(count, sizes),
     )

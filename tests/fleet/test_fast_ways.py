@@ -10,10 +10,11 @@ from torch.utils.data import TensorDataset
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import Compiled, Loop, Optimizer, Stacked, stacked
+from allforone.fleet import Compiled, Loop, Optimizer, Stacked, fast_passes
 from allforone.problems.data import Finite, draw, draw_many
 from allforone.problems.mnist import network
 
+from ..rounds import at, evaluate, gradients, over
 from .models import problem
 
 SGD = Optimizer(lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9))
@@ -25,7 +26,7 @@ def images(model=network, loss=F.cross_entropy, clients=6, samples=24):
         data = (torch.randn(samples, 1, 28, 28, generator=random), torch.randint(0, 10, (samples,), generator=random))
         return afo.Client(data, data)
 
-    return afo.Problem([client(k) for k in range(clients)], model, loss, accuracy=afo.accuracy)
+    return afo.Problem(model, loss, metrics={"accuracy": afo.accuracy}, clients=[client(k) for k in range(clients)])
 
 
 def weights(n=6):
@@ -43,22 +44,26 @@ def with_dropout():
     return nn.Sequential(*network()[:7], nn.Dropout(), *network()[7:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [network, with_dropout])
 def test_one_core_and_two_give_the_same_bits(model, cores):
     found = []
     for count in (1, 2):
         cores(count)
         fleet = Stacked(images(model), seed=0, batch_size=4)
-        models, _ = fleet.descend(fleet.initial(), weights(), SGD, range(3))
-        found.append([*models.values(), *fleet.compare(models, 0), *fleet.evaluate(models)[:2]])
+        models, _ = fleet.descend(fleet.initial(), weights(), SGD, over(fleet, range(3)))
+        judged = evaluate(fleet, models)
+        compared = fleet.compare(models, at(fleet, 0))
+        found.append([*models.values(), *compared, judged.loss, judged.metrics["accuracy"]])
         assert torch.get_num_threads() == count
     assert all(one.equal(two) for one, two in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 def test_dropout_draws_the_same_masks_on_many_cores_as_in_the_loop(cores):
     cores(2)
     fast, plain = (fleet(images(with_dropout), seed=0, batch_size=4) for fleet in (Stacked, Loop))
-    ours, theirs = (fleet.gradients(fast.initial(), weights(), 0) for fleet in (fast, plain))
+    ours, theirs = (gradients(fleet, fast.initial(), weights(), 0) for fleet in (fast, plain))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
 
 
@@ -68,19 +73,21 @@ def test_a_mistake_in_a_thread_is_named_and_leaves_the_cores_as_they_were(cores)
     fleet = Stacked(subject, seed=0, batch_size=4)
     subject.clients[4].train.tensors[1].fill_(11)
     with pytest.raises(InputError, match="client 4: the loss fails"):
-        fleet.gradients(fleet.initial(), torch.eye(6), 0)
+        gradients(fleet, fleet.initial(), torch.eye(6), 0)
     assert torch.get_num_threads() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 3, 5, 8])
 def test_a_pass_in_pieces_is_the_whole_pass(size, monkeypatch):
-    monkeypatch.setattr(stacked, "PASSED_SAMPLES", size)
+    monkeypatch.setattr(fast_passes, "PASSED_SAMPLES", size)
     fast, plain = (fleet(images(), seed=0, batch_size=4) for fleet in (Stacked, Loop))
-    assert fast.splits
+    assert fast.fast.splits
     models = fast.initial()
-    ours, theirs = (fleet.gradients(models, weights(), 0) for fleet in (fast, plain))
+    ours, theirs = (gradients(fleet, models, weights(), 0) for fleet in (fast, plain))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
-    for mine, its in zip(fast.compare(models, 0, 13)[:2], plain.compare(models, 0, 13)[:2], strict=True):
+    compared = (fleet.compare(models, at(fleet, 0), 13)[:2] for fleet in (fast, plain))
+    for mine, its in zip(*compared, strict=True):
         assert torch.allclose(mine, its, rtol=1e-3, atol=1e-5)
 
 
@@ -95,17 +102,18 @@ def test_a_pass_in_pieces_is_the_whole_pass(size, monkeypatch):
     ids=["classes weigh differently", "sum", "a statistic of the batch", "a root of the mean"],
 )
 def test_a_loss_that_is_no_mean_over_samples_is_never_split(loss):
-    assert not Stacked(images(loss=loss), seed=0, batch_size=4).splits
+    assert not Stacked(images(loss=loss), seed=0, batch_size=4).fast.splits
 
 
 def test_no_pass_holds_more_samples_than_memory_is_meant_for(monkeypatch):
-    monkeypatch.setattr(stacked, "PASSED_SAMPLES", 10)
+    monkeypatch.setattr(fast_passes, "PASSED_SAMPLES", 10)
     fleet = Stacked(images(), seed=0, batch_size=4)
     seen = []
-    fleet.module.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
-    fleet.workers.each = lambda work, items, meanwhile=None: [work(fleet.module, item) for item in items]
-    fleet.gradients(fleet.initial(), torch.ones(6, 6), 0)
-    fleet.compare(fleet.initial(), 0, 24)
+    fleet.passes.module.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    module = fleet.passes.module
+    fleet.passes.workers.each = lambda work, items, meanwhile=None: [work(module, item) for item in items]
+    gradients(fleet, fleet.initial(), torch.ones(6, 6), 0)
+    fleet.compare(fleet.initial(), at(fleet, 0), 24)
     assert max(seen) == 10
 
 
@@ -119,9 +127,9 @@ def test_convolutions_are_channels_last_and_a_model_that_needs_the_usual_order_k
             return self.last(self.convolution(x).view(len(x), -1))
 
     fast, viewing = Stacked(images(), seed=0, batch_size=4), Stacked(images(Viewing), seed=0, batch_size=4)
-    assert fast.channels_last and not viewing.channels_last
+    assert fast.fast.channels_last and not viewing.fast.channels_last
     ours, theirs = (
-        fleet.gradients(viewing.initial(), weights(), 0)
+        gradients(fleet, viewing.initial(), weights(), 0)
         for fleet in (viewing, Loop(images(Viewing), seed=0, batch_size=4))
     )
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-5) for name in ours)
@@ -136,7 +144,7 @@ def test_batches_drawn_ahead_are_those_drawn_in_time_and_counted_when_used(cores
             client.train.augment = lambda x, generator: x + torch.rand(1, generator=generator)
         fleet = Stacked(subject, seed=0, batch_size=4)
         found += [
-            (fleet.gradients(fleet.initial(), weights(), step)["0.weight"], fleet.samples.clone())
+            (gradients(fleet, fleet.initial(), weights(), step)["0.weight"], fleet.ledger.samples)
             for step in (0, 1, 5, 6)
         ]
     for (gradient, samples), (again, counted) in zip(found[:4], found[4:], strict=True):
@@ -164,10 +172,11 @@ def test_many_batches_drawn_at_once_are_those_drawn_one_by_one():
                 assert found[place].equal(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="torch.compile needs a C++ compiler")
 def test_compiled_steps_are_the_plain_ones_whoever_listens_to_whom():
     made = [fleet(problem("perceptron"), seed=0, batch_size=4) for fleet in (Compiled, Stacked)]
     models = made[0].initial()
     for mix in (weights(4), torch.eye(4), torch.ones(4, 4).tril() / 4):
-        compiled, plain = (fleet.descend(models, mix, SGD, range(3))[0] for fleet in made)
+        compiled, plain = (fleet.descend(models, mix, SGD, over(fleet, range(3)))[0] for fleet in made)
         assert all(torch.allclose(compiled[name], plain[name], atol=1e-5) for name in plain)

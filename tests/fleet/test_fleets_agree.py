@@ -8,8 +8,9 @@ import torch.nn.functional as F
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.fleet import Loop, Optimizer, Stacked
+from allforone.fleet import Loop, Stacked
 
+from ..rounds import at, evaluate, play
 from .models import MODELS, problem
 
 
@@ -21,10 +22,7 @@ MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)
 
 
 def run(fleet, algorithm, rounds=2, inner=2, make=MOMENTUM):
-    state = algorithm.init(fleet.initial(), Optimizer(make))
-    for number in range(rounds):
-        state, info = algorithm.step(state, fleet, range(number * inner, (number + 1) * inner))
-    return state, info
+    return play(fleet, algorithm, make, rounds, inner)
 
 
 def assert_same(fast, plain):
@@ -32,6 +30,7 @@ def assert_same(fast, plain):
         torch.testing.assert_close(fast[name], plain[name], rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_stacked_equals_loop(algorithm, model):
@@ -41,9 +40,9 @@ def test_stacked_equals_loop(algorithm, model):
     (fast_state, fast_info), (plain_state, plain_info) = run(fast, made), run(plain, made)
     assert_same(fast_state.models, plain_state.models)
     torch.testing.assert_close(fast_info.weights, plain_info.weights, rtol=1e-3, atol=1e-5)
-    assert fast.samples.equal(plain.samples)
+    assert fast.ledger.samples.equal(plain.ledger.samples)
     torch.testing.assert_close(
-        fast.evaluate(fast_state.models).loss, plain.evaluate(plain_state.models).loss, rtol=1e-3, atol=1e-5
+        evaluate(fast, fast_state.models).loss, evaluate(plain, plain_state.models).loss, rtol=1e-3, atol=1e-5
     )
 
 
@@ -53,15 +52,17 @@ def test_stacked_equals_loop(algorithm, model):
 def test_comparisons_agree(model, size, samples):
     if size == 1 and model == "batch norm":
         pytest.skip("BatchNorm needs two samples")
-    fast, plain = (fleet(problem(model), seed=3, batch_size=size) for fleet in (Stacked, Loop))
-    among = torch.tensor([True, False, True, True])
-    ours, theirs = (fleet.compare(fleet.initial(), 7, samples, among) for fleet in (fast, plain))
+    here = torch.tensor([True, False, True, True])
+    fast, plain = (
+        fleet(problem(model), seed=3, batch_size=size, participation=lambda step: here) for fleet in (Stacked, Loop)
+    )
+    ours, theirs = (fleet.compare(fleet.initial(), at(fleet, 7), samples) for fleet in (fast, plain))
     assert ours.distance[1].isnan().all() and ours.distance[:, 1].isnan().all()
     assert (ours.noise is None) == (samples is not None)
     for mine, its in zip(ours, theirs, strict=True):
         if mine is not None:
             torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6, equal_nan=True)
-    assert fast.samples.equal(plain.samples) and fast.samples[1] == 0
+    assert fast.ledger.samples.equal(plain.ledger.samples) and fast.ledger.samples[1] == 0
 
 
 @pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
@@ -70,7 +71,7 @@ def test_clients_of_unequal_size_agree(model):
     fast, plain = (fleet(subject, seed=3) for fleet in (Stacked, Loop))
     made = ALGORITHMS["all-for-one-binary"](samples=9)
     assert_same(run(fast, made)[0].models, run(plain, made)[0].models)
-    assert fast.samples.equal(plain.samples)
+    assert fast.ledger.samples.equal(plain.ledger.samples)
 
 
 def batch_loss(output, target):
@@ -97,6 +98,7 @@ def test_the_synthetic_problem_agrees_in_double_precision(size):
     torch.testing.assert_close(fast["weight"], plain["weight"], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_the_unet_of_ixi_agrees_buffers_included():
     from allforone.problems.ixi import UNet, dice_loss
 
@@ -105,7 +107,7 @@ def test_the_unet_of_ixi_agrees_buffers_included():
     for shift in (0.0, 1.0, 2.0):
         x = torch.randn(4, 1, 8, 8, 8, generator=random) + shift
         clients.append(afo.Client((x, (x[:, 0] > shift).to(torch.uint8)), (x, (x[:, 0] > shift).to(torch.uint8))))
-    subject = afo.Problem(clients, UNet, dice_loss, settings=afo.Settings(batch_size=2))
+    subject = afo.Problem(UNet, dice_loss, settings=afo.Settings(batch_size=2), clients=clients)
     made = ALGORITHMS["all-for-one-binary"](samples=2, threshold=0.01)
     fast, plain = (run(fleet(subject, seed=3), made)[0].models for fleet in (Stacked, Loop))
     assert_same(fast, plain)
@@ -116,8 +118,8 @@ def test_the_unet_of_ixi_agrees_buffers_included():
 def test_the_ways_are_chosen_by_trying_them():
     ways = {}
     for model in MODELS:
-        fleet = Stacked(problem(model), seed=3)
-        ways[model] = "all at once" if fleet.vectorises else "concatenated" if fleet.concatenates else "one by one"
+        fast = Stacked(problem(model), seed=3).fast
+        ways[model] = "all at once" if fast.vectorises else "concatenated" if fast.concatenates else "one by one"
     assert ways == {
         "linear": "all at once",
         "perceptron": "all at once",

@@ -6,20 +6,43 @@ import pytest
 import torch
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS
+from allforone.algorithms import ALGORITHMS, Guarded, Info, Weighted, advance
 from allforone.errors import InputError
-from allforone.fleet import Loop, Optimizer, Stacked, restricted
-from allforone.problems import synthetic
-from allforone.runs.training import Run, train
+from allforone.fleet import Loop, Optimizer, Stacked, among_present
+from allforone.problems import hold_out, synthetic
 
+from ..rounds import at, evaluate, go_on, over, train
 from .models import problem
 
 HERE = torch.tensor([True, False, True, True])
 ADAM, MOMENTUM = partial(torch.optim.Adam, lr=0.01), partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.1)
 
 
+def alike(one, other, rows=slice(None)):
+    """Whether the memories are the same, bit for bit, in these rows of every tensor."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key], rows) for key in one)
+    if isinstance(one, Optimizer):
+        return alike(slots(one), slots(other), rows)
+    return bool(torch.isclose(one[rows], other[rows], rtol=0, atol=0, equal_nan=True).all())
+
+
+def slots(optimizer):
+    """What torch keeps of every row."""
+    state = optimizer.state["optimizer"]["state"] if optimizer.state else {}
+    return {f"{number} {name}": slot for number, kept in state.items() for name, slot in kept.items() if slot.dim()}
+
+
 def partly(step):
     return HERE if step < 4 else ~HERE
+
+
+class Everyone(Weighted):
+    """All listen to all, with the same weight."""
+
+    def collaborate(self, state, fleet, round):
+        n = len(fleet.roster)
+        return Info(torch.full((n, n), 1 / n, dtype=torch.float64)), {}
 
 
 @pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
@@ -27,24 +50,27 @@ def partly(step):
 @pytest.mark.parametrize("fleet", [Stacked, Loop])
 def test_who_is_absent_stays_as_it_was_and_is_not_asked(fleet, make, model):
     made = fleet(problem(model), seed=3, participation=partly)
-    start = made.initial()
-    mix = torch.full((4, 4), 0.25, dtype=torch.float64)
-    models, optimizer = made.descend(start, mix, Optimizer(make), range(2))
-    assert all(models[name][1].equal(start[name][1]) for name in start)
-    assert not any(models[name][0].equal(start[name][0]) for name in made.trained)
-    assert made.samples[1] == 0 and (made.samples[HERE] > 0).all()
-    later, _ = made.descend(models, mix, optimizer, range(4, 6))
-    assert all(later[name][HERE].equal(models[name][HERE]) for name in models)  # momentum does not carry them on
-    fresh = fleet(problem(model), seed=3).descend(start, torch.eye(4).double(), Optimizer(make), range(4, 6))[0]
-    alone = made.descend(models, torch.eye(4).double(), optimizer, range(4, 6))[0]
+    start = Everyone().init(made.initial(), Optimizer(make))
+    first, _ = advance(Everyone(), start, made, over(made, range(2)))
+    assert all(first.models[name][1].equal(start.models[name][1]) for name in start.models)
+    assert not any(first.models[name][0].equal(start.models[name][0]) for name in made.trained)
+    assert made.ledger.samples[1] == 0 and (made.ledger.samples[HERE] > 0).all()
+    later, _ = advance(Everyone(), first, made, made.begin(2, range(4, 6)))
+    for name, before in first.models.items():
+        assert later.models[name][HERE].equal(before[HERE])  # momentum does not carry them on
+    others = fleet(problem(model), seed=3)
+    fresh, _ = advance(afo.Local(), start, others, over(others, range(4, 6)))
+    alone, _ = advance(afo.Local(), first, made, made.begin(2, range(4, 6)))
     if make is MOMENTUM:  # Adam's step counter is common to all
-        assert all(torch.allclose(alone[name][1], fresh[name][1], atol=1e-6) for name in start)
+        assert all(torch.allclose(alone.models[name][1], fresh.models[name][1], atol=1e-6) for name in start.models)
 
 
 def test_weights_among_those_present_keep_their_sum():
     mix = torch.rand(4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    among = restricted(mix, HERE)
+    among = among_present(mix, HERE, torch.arange(4))
     torch.testing.assert_close(among.sum(1), torch.where(HERE, mix.sum(1), 0))
+    torch.testing.assert_close(among_present(mix, HERE, None).sum(1), mix.sum(1))  # of models that are nobody's
+    torch.testing.assert_close(among_present(mix[:2], HERE, torch.tensor([3, 1])).sum(1), mix[:2].sum(1) * HERE[[3, 1]])
     torch.testing.assert_close(among[0, 2] / among[0, 3], mix[0, 2] / mix[0, 3])
     assert (among[:, 1] == 0).all()
 
@@ -53,10 +79,9 @@ def test_weights_among_those_present_keep_their_sum():
 def test_every_algorithm_lives_with_absence_and_the_record_tells_who_was_there(algorithm):
     options = {"samples": 4} if algorithm.startswith("all-for-one-") else {}
     fleet = Stacked(problem("perceptron"), seed=3, participation=0.5)
-    run = Run(fleet, ALGORITHMS[algorithm](**options), Optimizer(MOMENTUM), 8)
-    result = train(run)
+    result = train(fleet, ALGORITHMS[algorithm](**options), Optimizer(MOMENTUM), 8)
     told = result.metrics.filter(result.metrics["round"] > 0)["present"].to_numpy().reshape(8, 4).astype(bool)
-    assert (torch.from_numpy(told) == torch.stack([fleet.present(step) for step in range(8)])).all()
+    assert (torch.from_numpy(told) == torch.stack([at(fleet, step).present for step in range(8)])).all()
     assert 0 < told.mean() < 1
     assert all(tensor.isfinite().all() for tensor in result.stacked.values())
 
@@ -64,38 +89,79 @@ def test_every_algorithm_lives_with_absence_and_the_record_tells_who_was_there(a
 def test_fedavg_averages_those_who_are_there():
     fleet = Stacked(problem("perceptron"), seed=3, participation=lambda step: [True, False, False, False])
     algorithm = afo.FedAvg()
-    state, info = algorithm.step(algorithm.init(fleet.initial(), Optimizer(MOMENTUM)), fleet, range(1))
-    alone, _ = fleet.descend(fleet.initial(), torch.eye(4).double(), Optimizer(MOMENTUM), range(1))
+    start = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
+    state, info = advance(algorithm, start, fleet, over(fleet, range(1)))
+    alone, _ = fleet.descend(fleet.initial(), torch.eye(4).double(), Optimizer(MOMENTUM), over(fleet, range(1)))
     assert info.weights[0].tolist() == [1, 0, 0, 0]
-    assert all(torch.allclose(state.models[name][3], alone[name][0]) for name in alone)
+    for name, tensor in alone.items():
+        assert torch.allclose(state.common["model"][name][0], tensor[0])
+        assert torch.allclose(state.models[name][0], tensor[0])
+        assert state.models[name][1:].equal(start.models[name][1:])  # the absent are not given it
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1, 1.5, lambda step: [True]])
 def test_a_share_that_is_none_is_refused(wrong):
     with pytest.raises(InputError, match="participation"):
-        Stacked(problem("linear"), seed=0, participation=wrong).present(0)
+        Stacked(problem("linear"), seed=0, participation=wrong).begin(1, range(1))
 
 
+@pytest.mark.slow
 def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
     ends = {}
     for name in ("all-for-one", "local"):
         subject = synthetic(seed=127, dimension=10)
         fleet = Stacked(subject, seed=127, participation=0.3)
         optimizer = Optimizer(partial(torch.optim.SGD, lr=subject.settings.optimizer["lr"]))
-        result = train(Run(fleet, ALGORITHMS[name](), optimizer, 300, 1, 300))
-        ends[name] = fleet.evaluate(result.stacked).excess.log10().mean()
+        result = train(fleet, ALGORITHMS[name](), optimizer, 300, evaluate_every=300)
+        ends[name] = evaluate(fleet, result.stacked).excess.log10().mean()
     assert ends["all-for-one"] <= -10 and ends["local"] > -4
 
 
-@pytest.mark.parametrize(
-    "name", ["all-for-one", "all-for-one-binary", "local", "fedavg", "ditto", "cobo", "wga-bc", "apfl"]
-)
+@pytest.mark.parametrize("name", ALGORITHMS)
 def test_a_round_in_which_nobody_is_there_changes_nothing(name):
     problem = synthetic(dimension=2, clients=4)
     fleet = Stacked(problem, seed=1, participation=lambda step: [step != 1] * 4)
     algorithm = ALGORITHMS[name]()
     state = algorithm.init(fleet.initial(), Optimizer(partial(torch.optim.SGD, lr=0.1)))
-    first, _ = algorithm.step(state, fleet, range(1))
-    second, _ = algorithm.step(first, fleet, range(1, 2))
+    first, _ = go_on(algorithm, state, fleet, 1)
+    second, _ = go_on(algorithm, first, fleet, 1, done=1)
     assert all(torch.equal(first.models[key], second.models[key]) for key in first.models)
-    algorithm.step(second, fleet, range(2, 3))
+    assert alike(first.own, second.own) and alike(first.common, second.common)
+    go_on(algorithm, second, fleet, 1, done=2)
+
+
+@pytest.mark.parametrize("fleet", [Stacked, Loop])
+def test_who_is_absent_is_asked_for_no_loss_and_not_judged(fleet):
+    made = fleet(problem("perceptron"), seed=3, participation=lambda step: HERE)
+    round, models = over(made, range(2)), made.initial()
+    assert made.losses(models, round).isfinite().all(0).equal(HERE) and made.ledger.samples[1] == 0
+    judged = made.evaluate(models, round)
+    assert judged.known.equal(HERE) and judged.loss.isfinite().equal(HERE)
+    assert judged.metrics["accuracy"].isfinite().equal(HERE)
+    assert evaluate(made, models).known.all()  # before the training, everybody is
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("guarded", [False, True])
+def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algorithm, guarded):
+    options = {"samples": 4} if algorithm.startswith("all-for-one-") else {}
+    made = ALGORITHMS[algorithm](**options)
+    made = Guarded(made) if guarded else made
+    subject = hold_out(problem("batch norm", sizes=(25,)), 0.2, seed=3)
+    fleet = Stacked(subject, seed=3, participation=0.5)
+    before, _ = go_on(made, made.init(fleet.initial(), Optimizer(MOMENTUM)), fleet, 1, inner=4)
+    for done in range(1, 6):
+        drawn = fleet.ledger.samples
+        present = fleet.begin(done + 1, range(4 * done, 4 * done + 4)).present
+        after, info = go_on(made, before, fleet, 1, inner=4, done=done)
+        assert alike(before.models, after.models, ~present) and alike(before.own, after.own, ~present)
+        assert alike(settled(before.optimizer, after.optimizer), slots(after.optimizer), ~present)
+        assert (fleet.ledger.samples > drawn).equal(present)
+        assert (info.weights[~present] == 0).all()
+        before = after
+
+
+def settled(before, after):
+    """The slots before; zeros where there were none yet."""
+    return {**{name: torch.zeros_like(slot) for name, slot in slots(after).items()}, **slots(before)}

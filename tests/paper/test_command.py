@@ -1,17 +1,21 @@
 """`allforone paper`: every figure and table from one command."""
 
 import csv
+import json
 
+import numpy as np
 import pytest
 import torch
 
 from allforone.fleet import Stacked
-from allforone.paper import EXPERIMENTS, Scores, by_problem, printed, side_by_side
+from allforone.paper import EXPERIMENTS, Scores, by_problem, printed, scores, side_by_side
 from allforone.paper.scores import judged_on_training_data, train_scores
 from allforone.problems import digits
-from allforone.runs import parse, run_config
+from allforone.runs import Comparison, Folder, execute, parse, prepare, read_run
 
 from ..problems.test_formats import write_heart
+
+pytestmark = pytest.mark.slow
 
 
 def read(path):
@@ -70,10 +74,10 @@ def test_without_any_data_the_command_says_how_to_get_them(tmp_path, cli, monkey
 
 def test_train_scores_are_of_all_training_data_without_augmentation_and_are_kept(tmp_path):
     config = parse({"problem": {"name": "digits", "clients": 3}, "rounds": 2, "algorithm": "local"})
-    result = run_config(config, tmp_path / "run")
+    result = execute(prepare(config), tmp_path / "run")
     found = train_scores(tmp_path / "run")
     fleet = Stacked(judged_on_training_data(digits(seed=127, clients=3)), seed=0)
-    assert found["loss"] == pytest.approx(fleet.evaluate(result.stacked).loss.tolist())
+    assert found["loss"] == pytest.approx(fleet.evaluate(result.stacked, fleet.begin(0, range(0))).loss.tolist())
     model, client = result.models[1], result.problem.clients[1]
     inputs, targets = client.train.take(torch.arange(len(client.train)))
     assert found["accuracy"][1] == pytest.approx(float((model(inputs).argmax(1) == targets).double().mean()))
@@ -100,6 +104,29 @@ def test_on_a_terminal_every_problem_has_a_table_of_its_own():
     assert (mnist.title, ixi.title) == ("Mnist: accuracy %", "Ixi: accuracy %")
     assert [*mnist.heads] == [*ixi.heads] == ["train / test", "paper", "ours", "as published"]
     assert [cell.text for cell in ixi.rows[0]] == ["Local", "97.3 / 97.3", "90.0 / 80.0", "–"]
+
+
+def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_those_of_whom_it_is_known(tmp_path):
+    path = tmp_path / "runs" / "local" / "127"
+    config = parse({"problem": {"name": "digits", "clients": 3}, "rounds": 1, "algorithm": "local"})
+    execute(prepare(config), path)
+    folder = Folder(path)
+    metrics = folder.metrics().rename({"accuracy": "dice"})
+    last = metrics.filter(metrics["round"] == 1)["dice"].to_list()
+    metrics.write_csv(path / "metrics.csv")
+    written = (path / "config.yaml").read_text()
+    (path / "config.yaml").write_text(written.replace("\n  accuracy:", "\n  dice:"))
+    (path / "train.json").write_text(json.dumps({"loss": [1, 1, 1], "dice": [0.5, None, 0.5]}))
+    found = scores(Comparison("p", [read_run(path)], None), tmp_path)["local"]
+    sizes = [client["size"] for client in folder.clients]
+    assert found.accuracy == pytest.approx((50, 100 * np.average(last, weights=sizes)))
+    assert found.accuracy_std[0] == 0
+
+
+def test_what_their_authors_ran_stands_in_the_row_of_the_baseline():
+    ours, theirs = (Scores((value, value), (0, 0), (0, 0), (0, 0)) for value in (90.0, 80.0))
+    (line,) = side_by_side({"mnist": {"ditto": ours, "ditto-as-published": theirs}})["accuracy %"].rows
+    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0"]
 
 
 def test_what_the_paper_prints_is_copied_right():

@@ -5,7 +5,9 @@ from functools import cache
 import pytest
 import torch
 
-from allforone.runs import PAPER_SEEDS, Folder, log10_excess, parse, prepare, train
+from allforone.runs import PAPER_SEEDS, Folder, execute, log10_excess, parse, prepare
+
+pytestmark = pytest.mark.slow
 
 
 @cache
@@ -14,7 +16,7 @@ def final(dimension: int, algorithm: str, weighting: str | None = None, rounds: 
     values, samples = [], 0
     options = {"weighting": weighting} if weighting else {}
     for seed in PAPER_SEEDS:
-        run, _ = prepare(
+        run = prepare(
             parse(
                 {
                     "problem": {"name": "synthetic", "dimension": dimension},
@@ -25,9 +27,10 @@ def final(dimension: int, algorithm: str, weighting: str | None = None, rounds: 
                 }
             )
         )
-        result = train(run)
-        values.append(log10_excess(run.fleet.evaluate(result.stacked).excess))
-        samples = int(run.fleet.samples[0])
+        metrics = execute(run).metrics
+        last = metrics.filter(metrics["round"] == metrics["round"].max())
+        values.append(log10_excess(torch.tensor(last["excess_loss"].to_list(), dtype=torch.float64)))
+        samples = last["samples"][0]
     return float(torch.stack(values).mean()), samples
 
 
@@ -89,7 +92,7 @@ def test_at_equal_iterations_the_oracle_is_best_among_weights_that_sum_to_one():
 
 def test_collaboration_starts_wide_and_narrows(tmp_path):
     """With a spread of optima, everyone is similar far away and nobody is close by."""
-    run, _ = prepare(
+    run = prepare(
         parse(
             {
                 "problem": {"name": "synthetic", "clusters": 1, "spread": 0.3, "dimension": 10},
@@ -100,8 +103,7 @@ def test_collaboration_starts_wide_and_narrows(tmp_path):
             }
         )
     )
-    folder = Folder.create(tmp_path / "run", {"problem": {"name": "synthetic"}}, run.fleet.problem)
-    train(run, folder)
-    listened = (folder.weights()["weights"] > 0).sum(2).double().mean(1)
+    execute(run, tmp_path / "run")
+    listened = (Folder(tmp_path / "run").weights()["weights"] > 0).sum(2).double().mean(1)
     assert listened[:5].mean() > 19
     assert listened[-20:].mean() < 5

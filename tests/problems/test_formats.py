@@ -249,6 +249,7 @@ def write_ixi(data, *, numbers, zipped, shape=(48, 60, 48)):
     return place
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("numbers", [False, True])
 def test_ixi_reads_folder_and_zip_names_and_numbers(data, zipped, numbers):
@@ -264,6 +265,7 @@ def test_ixi_reads_folder_and_zip_names_and_numbers(data, zipped, numbers):
             assert ((volumes[:, 0] > 0) == (masks == 1)).double().mean() > 0.99
 
 
+@pytest.mark.slow
 def test_ixi_volumes_of_another_shape_are_resampled(data):
     write_ixi(data, numbers=True, zipped=False, shape=(44, 55, 44))
     (train, _), *_ = read_ixi().values()
@@ -271,6 +273,7 @@ def test_ixi_volumes_of_another_shape_are_resampled(data):
     assert train[1].unique().tolist() == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_broken_ixi_file_is_named(data):
     place = write_ixi(data, numbers=False, zipped=False)
     path = place / "IXI_sample" / "IXI012-HH-1211" / "T1" / "IXI012-HH-1211_image.nii.gz"

@@ -9,7 +9,7 @@ import torch
 
 from allforone.problems import cifar10, heart_disease, ixi, mnist, sources
 from allforone.problems.heart_disease import CENTRES, centre
-from allforone.runs import parse, prepare, train
+from allforone.runs import execute, parse, prepare
 
 pytestmark = pytest.mark.skipif(
     not Path(os.environ.get("ALLFORONE_DATA", "/nowhere"), "mnist").is_dir(),
@@ -94,7 +94,6 @@ def test_each_real_problem_learns_in_a_few_steps(name, options):
             "optimizer": {"lr": lr} if lr else None,
         }
     )
-    run, _ = prepare(config)
-    metrics = train(run).metrics
+    metrics = execute(prepare(config)).metrics
     first, last = (metrics.filter(metrics["round"] == number)["loss"].mean() for number in (0, 2))
     assert last < 0.97 * first

@@ -8,6 +8,7 @@ import pytest
 import torch
 from playwright.sync_api import sync_playwright
 
+from allforone.problems.metrics import RESERVED
 from allforone.reports import write_report
 from allforone.runs import FinishedRun, compare, plan, read_comparison
 from allforone.runs.history import schema
@@ -67,38 +68,24 @@ def report(comparison):
 
 @pytest.fixture(scope="session")
 def invented_run():
-    """A run of any size, made of random numbers."""
+    """A run of any size, made of random numbers, which `columns` may replace: name → one value for each client."""
 
-    def make(algorithm, seed, *, clients=4, rounds=3, tables=(), inner=1, **options):
+    def make(algorithm, seed=1, *, clients=4, rounds=3, tables=(), metrics=None, columns=None, **options):
         random = torch.Generator().manual_seed(seed)
-        rows = []
+        readings = {"accuracy": {"percent": True}} if metrics is None else metrics
+        known = {"weight_sum": 1, "collaborators": 1, "step_scale": 1, "present": 1, "refused": 0, "messages": 0}
+        names = [*RESERVED, *readings]
+        frames = []
         for number in range(rounds + 1):
-            loss, accuracy, excess = torch.rand(3, clients, generator=random).tolist()
-            rows += [
-                (
-                    number,
-                    c,
-                    loss[c],
-                    accuracy[c],
-                    excess[c],
-                    1.0,
-                    1,
-                    1.0,
-                    1,
-                    16 * number,
-                    0.1 * number,
-                    0,
-                    None,
-                    None,
-                    None,
-                )
-                for c in range(clients)
-            ]
+            drawn = {name: torch.rand(clients, generator=random).tolist() for name in ("loss", *readings)}
+            drawn |= {name: [value] * clients for name, value in known.items()}
+            drawn |= {"round": [number] * clients, "client": [*range(clients)], "samples": [16 * number] * clients}
+            drawn |= {"seconds": [0.1 * number] * clients} | (columns or {})
+            frames.append(polars.DataFrame({name: drawn.get(name, [None] * clients) for name in names}, schema(names)))
         numbers = {name: torch.rand(rounds, clients, clients, generator=random) for name in ("weights", *tables)}
         numbers |= {"rounds": torch.arange(1, rounds + 1), "present": torch.ones(rounds, clients, dtype=torch.bool)}
-        told = [{"name": None, "cluster": c % 2, "samples": 10} for c in range(clients)]
-        config = {"algorithm": {"name": algorithm, **options}, "rounds": rounds, "inner": inner, "seed": seed}
-        metrics = polars.DataFrame(rows, schema=schema(), orient="row")
-        return FinishedRun(algorithm, seed, metrics, numbers, config, [10] * clients, told, 1000)
+        told = [{"name": None, "size": 10, "cluster": c % 2} for c in range(clients)]
+        config = {"algorithm": {"name": algorithm, **options}, "rounds": rounds, "seed": seed, "metrics": readings}
+        return FinishedRun(algorithm, seed, polars.concat(frames), numbers, config, [10] * clients, told, 1000)
 
     return make

@@ -3,45 +3,71 @@
 import pytest
 import torch
 
-from allforone.reports.cost import cost, messages
+import allforone as afo
+from allforone.algorithms import Info, State
+from allforone.reports.cost import cost
+from allforone.runs import execute, parse, prepare, read_run
 
-
-def set_weights(run, matrix):
-    run.weights["weights"] = torch.tensor(matrix, dtype=torch.float32).expand(len(run.weights["rounds"]), -1, -1)
-    return run
-
-
-ALONE = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
-TWO_LISTEN = [[0.5, 0.5, 0], [0.5, 0.5, 0], [0, 0, 1]]  # two ordered pairs of six
+CLIENTS, ROUNDS, INNER = 3, 2, 2
+EVERY_PAIR = CLIENTS * (CLIENTS - 1)
 
 
 @pytest.mark.parametrize(
-    ("name", "matrix", "tables", "options", "expected"),
+    ("algorithm", "of_a_round"),
     [
-        ("local", ALONE, (), {}, 0),
-        ("oracle", TWO_LISTEN, (), {}, 2 * 4 * 2),  # rounds · inner-wise: models out, gradients back
-        ("fedavg", TWO_LISTEN, (), {}, 2 * 2 * 3),  # up and down, each round
-        ("ifca", TWO_LISTEN, (), {"clusters": 3}, 2 * 4 * 3),
-        ("wga-bc", TWO_LISTEN, (), {}, 2 * 4 * 6),
-        ("cobo", TWO_LISTEN, (), {}, 2 * (9 + 2)),
-        ("all-for-one", TWO_LISTEN, ("similarity", "trust"), {}, 2 * (4 * 2 + 2 * 4)),
-        ("all-for-one", TWO_LISTEN, ("similarity", "trust"), {"every": 2}, 2 * 4 * 2 + 2 * 4),
-        ("all-for-one-binary", TWO_LISTEN, ("similarity",), {}, 2 * (4 * 2 + 4 + 6)),
-        ("AllForOne", TWO_LISTEN, ("similarity", "trust"), {}, None),  # of a folder written from Python
-        ("AllForOne", TWO_LISTEN, ("similarity", "trust"), {"every": 2}, 2 * 4 * 2 + 2 * 4),
-        ("of my own", TWO_LISTEN, (), {}, None),
+        ("local", lambda pairs, number: 0),
+        ("oracle", lambda pairs, number: 2 * INNER * pairs),  # at every update, models out and gradients back
+        ("fedavg", lambda pairs, number: 2 * CLIENTS),  # up and down
+        ("ditto", lambda pairs, number: 2 * CLIENTS),
+        ({"name": "ifca", "clusters": 3}, lambda pairs, number: 4 * CLIENTS),
+        ("wga-bc", lambda pairs, number: 2 * INNER * EVERY_PAIR),
+        ("cobo", lambda pairs, number: 3 * EVERY_PAIR // 2 + (INNER - 1) * pairs),
+        ("all-for-one", lambda pairs, number: 2 * INNER * pairs + 2 * (EVERY_PAIR - pairs)),
+        (
+            {"name": "all-for-one", "every": 2},
+            lambda pairs, number: 2 * INNER * pairs + (2 * (EVERY_PAIR - pairs) if number == 1 else 0),
+        ),
+        ("all-for-one-binary", lambda pairs, number: 2 * INNER * pairs + (EVERY_PAIR - pairs) + EVERY_PAIR),
     ],
 )
-def test_messages_of_two_rounds_of_two_updates(invented_run, name, matrix, tables, options, expected):
-    run = set_weights(invented_run(name, 1, clients=3, rounds=2, tables=tables, inner=2, **options), matrix)
-    assert messages(run) == expected
+def test_messages_of_two_rounds_of_two_updates(tmp_path, algorithm, of_a_round):
+    base = {"problem": {"name": "digits", "clients": CLIENTS}, "rounds": ROUNDS, "inner": INNER}
+    execute(prepare(parse({**base, "algorithm": algorithm})), tmp_path / "run")
+    run = read_run(tmp_path / "run")
+    others = run.weights["weights"] * (1 - torch.eye(CLIENTS))
+    pairs = (others != 0).sum((1, 2)).tolist()
+    expected = sum(of_a_round(count, number) for number, count in enumerate(pairs, 1))
     found = cost([run, run])
     assert found.messages == expected
-    assert found.bytes == (None if expected is None else 1000 * expected)
-    assert found.samples == 32
+    assert found.bytes == expected * run.model_bytes
+    assert found.samples == run.metrics["samples"].max()
 
 
-def test_who_is_absent_sends_nothing(invented_run):
-    run = set_weights(invented_run("fedavg", 1, clients=3, rounds=2), TWO_LISTEN)
-    run.weights["present"][1, 2] = False
-    assert messages(run) == 2 * 3 + 2 * 2
+def test_who_is_absent_sends_nothing():
+    here = torch.tensor([[True, True, True], [True, True, False]])
+    result = afo.train(
+        afo.digits(clients=3), algorithm=afo.FedAvg(), rounds=2, participation=lambda step: here[step // 20], inner=20
+    )
+    assert result.metrics.filter(result.metrics["round"] == 2)["messages"].to_list() == [2 * 3 + 2 * 2] * 3
+
+
+class Silent(afo.Algorithm):
+    """Does nothing, and does not say what that would send."""
+
+    def step(self, state: State, fleet, round):
+        return state, Info(torch.eye(len(fleet.roster), dtype=torch.float64))
+
+
+def test_an_algorithm_that_does_not_say_what_it_sends_has_costs_that_are_not_known(tmp_path, open_page):
+    result = afo.train(afo.digits(clients=3), algorithm=Silent(), rounds=2)
+    assert result.metrics["messages"].to_list() == [0] * 3 + [None] * 6
+    page = open_page(result.report(tmp_path / "report.html").as_uri())
+    assert page.locator("#costs tbody td").all_inner_texts()[1:3] == ["not known", "not known"]
+    assert page.troubles == []
+
+
+def test_costs_are_means_over_runs_and_unknown_where_one_of_them_is(invented_run):
+    few, many = (invented_run("a", seed, columns={"messages": [count] * 4}) for seed, count in ((1, 10), (2, 30)))
+    assert cost([few, many]).messages == 20
+    assert cost([few, many]).bytes == 20 * 1000
+    assert cost([few, invented_run("a", 3, columns={"messages": [None] * 4})])[2:] == (None, None)

@@ -13,6 +13,8 @@ from allforone.reports import write_report
 from allforone.reports.page import fill
 from allforone.runs import Comparison, Folder
 
+pytestmark = pytest.mark.slow
+
 ORDER = "arrangement(current()).order"
 PIXELS = """() => {
   const canvas = document.querySelector("#matrix canvas"), spot = canvas.getBoundingClientRect(), found = [];
@@ -221,10 +223,7 @@ def test_a_criterion_without_a_known_threshold_is_not_called_similarity_zero(ope
 
 
 def test_messages_of_a_run_from_python_count_its_inner_updates(open_page, tmp_path):
-    problem = afo.digits(clients=3)
-    result = afo.train(
-        problem.model, problem.clients, loss=functional.cross_entropy, algorithm=afo.Oracle(), rounds=2, inner=5
-    )
+    result = afo.train(afo.digits(clients=3), algorithm=afo.Oracle(), rounds=2, inner=5)
     pairs = int((result.weights[0] != 0).sum()) - 3
     assert pairs > 0
     page = open_page(result.report(tmp_path / "report.html").as_uri())
@@ -279,7 +278,7 @@ import torch, torch.nn.functional as F
 import allforone as afo
 data = (torch.randn(8, 3), torch.randn(8, 1))
 clients = [afo.Client(data, data, name="<img src=x onerror=alert(1)>/*SCRIPTS*/") for _ in range(2)]
-problem = afo.Problem(clients, torch.nn.Linear(3, 1), F.mse_loss)
+problem = afo.Problem(torch.nn.Linear(3, 1), F.mse_loss, clients=clients)
 """)
     code, _, err = cli("run", f"{tmp_path / (name + '.py')}:problem", "--rounds", 1, "--out", tmp_path / "run")
     assert code == 0, err

@@ -10,6 +10,8 @@ from allforone.reports import comparison_table
 from allforone.reports.table import Cell, Table, comma_separated, latex, markdown, plain, terminal
 from allforone.runs import Comparison, summarise
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table(cli, comparison):

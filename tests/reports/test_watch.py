@@ -16,9 +16,15 @@ from playwright.sync_api import expect
 from allforone.errors import InputError
 from allforone.reports import server
 from allforone.reports.watch import Watched
-from allforone.runs import parse, run_config
+from allforone.runs import execute, parse, prepare
+
+pytestmark = pytest.mark.slow
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
+
+
+def run_quickly(path, on_round=None, **more):
+    execute(prepare(parse({**QUICK, **more})), path, on_round=on_round)
 
 
 @contextmanager
@@ -38,11 +44,11 @@ def test_the_page_follows_a_run_as_it_trains(tmp_path, open_page):
     path = tmp_path / "run"
     going, shown = threading.Semaphore(0), threading.Semaphore(0)
 
-    def on_round(round):
+    def on_round(record):
         shown.release()
         assert going.acquire(timeout=60)
 
-    run = threading.Thread(target=run_config, args=(parse(QUICK), path, on_round))
+    run = threading.Thread(target=run_quickly, args=(path, on_round))
     run.start()
     try:
         assert shown.acquire(timeout=60)
@@ -65,7 +71,7 @@ def test_the_page_follows_a_run_as_it_trains(tmp_path, open_page):
 
 
 def test_an_unchanged_folder_is_not_sent_again_and_other_paths_and_names_are_refused(tmp_path):
-    run_config(parse(QUICK), tmp_path / "run")
+    run_quickly(tmp_path / "run")
     with served(tmp_path / "run") as address:
         with urlopen(f"{address}data.json") as answer:
             version = re.search(rb'"version":"([^"]+)"', answer.read())[1].decode()
@@ -78,8 +84,8 @@ def test_an_unchanged_folder_is_not_sent_again_and_other_paths_and_names_are_ref
 
 
 def test_a_comparison_is_shown_before_all_its_runs_are_done(tmp_path):
-    run_config(parse(QUICK), tmp_path / "runs" / "all-for-one" / "1")
-    run_config(parse({**QUICK, "algorithm": "local"}), tmp_path / "runs" / "local" / "1")
+    run_quickly(tmp_path / "runs" / "all-for-one" / "1")
+    run_quickly(tmp_path / "runs" / "local" / "1", algorithm="local")
     (tmp_path / "runs" / "local" / "1" / "models.safetensors").unlink()
     watched = Watched(tmp_path)
     version, numbers = watched.now()
@@ -98,7 +104,7 @@ def test_before_the_first_round_it_waits_and_without_a_folder_it_says_so(tmp_pat
 
 
 def test_ctrl_c_ends_it_cleanly_and_a_taken_port_is_told(tmp_path, cli):
-    run_config(parse(QUICK), tmp_path / "run")
+    run_quickly(tmp_path / "run")
     command = [sys.executable, "-u", "-m", "allforone", "watch", str(tmp_path / "run"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
         line = watching.stdout.readline()

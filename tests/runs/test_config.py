@@ -3,7 +3,7 @@
 import pytest
 
 from allforone.errors import InputError
-from allforone.runs import parse, seeds
+from allforone.runs import parse, parse_seeds
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ from allforone.runs import parse, seeds
         (["run", "digits", "--participation", "0"], "participation: expected greater than 0"),
         (["run", "digits", "--attack", "flop:2"], "did you mean 'flip'?"),
         (["run", "digits", "--attack", "flip:10"], "at most 9 may lie"),
-        (["run", "digits", "--attack", "flip:2", "--fleet", "loop"], "simulated by stacked only"),
+        (["run", "digits", "--attack", "flip:2", "--fleet", "looop"], "unknown fleet 'looop'; did you mean 'loop'?"),
         (["run", "digits", "--algorithm", "local", "-a", "threshold=0.2"], "unknown key 'threshold'"),
         (["run", "digits", "--lr", "-0.1"], "lr is -0.1: the step size must be a number above 0"),
         (["run", "digits", "--rounds", "0"], "rounds: expected greater than or equal to 1, got 0"),
         (["run", "digits", "--optimizer", "Adm"], "unknown optimizer 'Adm'; did you mean 'Adam'?"),
         (["run", "digits", "--optimizer", "LBFGS"], "the optimizer"),
-        (["run", "digits", "--fleet", "clouds"], "fleet: expected 'stacked', 'compiled' or 'loop'"),
+        (["run", "digits", "--fleet", "clouds"], "unknown fleet 'clouds'; known: stacked, compiled, loop"),
         (["run", "digits", "--config", "nowhere.yaml"], "nowhere.yaml: no such file"),
         (["compare", "digits", "--algorithms", "local,fedavgg"], "did you mean 'fedavg'?"),
         (["compare", "digits", "--algorithms", "local,local"], "each once"),
@@ -93,12 +93,12 @@ def test_an_output_folder_that_holds_a_run_is_left_alone(cli, tmp_path):
 
 
 def test_seeds_are_a_list_or_a_number_of_them():
-    assert seeds("3") == [127, 496, 1729]
-    assert seeds("127") == [127]
-    assert seeds("5,9") == [5, 9]
-    assert seeds("7,") == [7]
-    assert seeds("5")[:3] == [127, 496, 1729]
-    assert len(set(seeds("20"))) == 20
+    assert parse_seeds("3") == [127, 496, 1729]
+    assert parse_seeds("127") == [127]
+    assert parse_seeds("5,9") == [5, 9]
+    assert parse_seeds("7,") == [7]
+    assert parse_seeds("5")[:3] == [127, 496, 1729]
+    assert len(set(parse_seeds("20"))) == 20
 
 
 def test_a_config_is_a_mapping():

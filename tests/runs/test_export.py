@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 import allforone as afo
-from allforone.runs import export, parse, run_config
+from allforone.runs import execute, export, parse, prepare
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 2, "inner": 2}
 ELSEWHERE = """
@@ -25,9 +25,10 @@ torch.save(model(torch.ones(1, 64)), sys.argv[2])
 
 @pytest.fixture
 def run(tmp_path):
-    return tmp_path / "run", run_config(parse(QUICK), tmp_path / "run")
+    return tmp_path / "run", execute(prepare(parse(QUICK)), tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_an_exported_model_answers_the_same_in_a_fresh_process_without_allforone(run, cli, tmp_path):
     path, result = run
     code, out, err = cli("export", path, "--client", 3)
@@ -39,6 +40,7 @@ def test_an_exported_model_answers_the_same_in_a_fresh_process_without_allforone
     assert torch.load(answer).equal(result.models[3](torch.ones(1, 64)))
 
 
+@pytest.mark.slow
 def test_the_loader_knows_the_architecture_of_a_problem_with_a_name(run, cli):
     path, _ = run
     assert cli("export", path, "--client", 0)[0] == 0
@@ -47,6 +49,7 @@ def test_the_loader_knows_the_architecture_of_a_problem_with_a_name(run, cli):
     assert "Linear(in_features=64, out_features=32" in shown
 
 
+@pytest.mark.slow
 def test_an_onnx_model_answers_the_same_for_batches_of_any_size(run, cli, tmp_path):
     pytest.importorskip("onnxscript", reason="allforone[onnx] is not installed")
     runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")

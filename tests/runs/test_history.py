@@ -6,14 +6,14 @@ from safetensors.torch import load_file, save_file
 
 from allforone.algorithms import Info
 from allforone.errors import InputError
-from allforone.runs import Folder, parse, read_comparison, resume, run_config
+from allforone.runs import Folder, execute, parse, prepare, read_comparison, resume
 from allforone.runs.history import History
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
 
 
 def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
-    run_config(parse({**QUICK, "participation": 0.6}), tmp_path / "run")
+    execute(prepare(parse({**QUICK, "participation": 0.6})), tmp_path / "run")
     tables = Folder.open(tmp_path / "run").weights()
     assert {name: table.shape for name, table in tables.items()} == {
         "rounds": (4,),
@@ -28,18 +28,20 @@ def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     assert (tables["weights"][absent] == 0).all()
 
 
-def test_a_folder_of_an_older_version_is_reported_and_resumed(tmp_path, cli):
-    """Such a folder has rounds, weights and similarity only; what it does not know is NaN."""
+@pytest.mark.slow
+def test_a_folder_that_lacks_tables_is_reported_and_resumed(tmp_path, cli):
+    """What it does not know is NaN."""
     path = tmp_path / "run"
 
-    def stop(round):
-        if round.number == 3:
+    def stop(record):
+        if record.number == 3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_config(parse(QUICK), path, stop)
+        execute(prepare(parse(QUICK)), path, on_round=stop)
     tables = load_file(path / "weights.safetensors")
-    save_file({name: tables[name] for name in ("rounds", "weights", "similarity")}, path / "weights.safetensors")
+    kept = ("rounds", "present", "weights", "similarity")
+    save_file({name: tables[name] for name in kept}, path / "weights.safetensors")
     assert cli("report", path)[0] == 0
     resume(path)
     tables = Folder.open(path).weights()
@@ -60,7 +62,7 @@ def test_a_round_that_tells_less_than_others_has_nan_in_its_place():
 
 
 def test_a_line_in_the_middle_of_being_written_is_not_read(tmp_path):
-    run_config(parse(QUICK), tmp_path / "run")
+    execute(prepare(parse(QUICK)), tmp_path / "run")
     whole = Folder.open(tmp_path / "run").metrics()
     with (tmp_path / "run" / "metrics.csv").open("a") as file:
         file.write("5,0,0.25,0.75,,1.0,3,1.0,1,16,0.5\n5,1,0.2")
@@ -70,7 +72,7 @@ def test_a_line_in_the_middle_of_being_written_is_not_read(tmp_path):
 
 
 def test_a_run_without_a_round_is_told(tmp_path):
-    run_config(parse(QUICK), tmp_path / "run")
+    execute(prepare(parse(QUICK)), tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.csv"
     metrics.write_text(metrics.read_text().splitlines(keepends=True)[0])
     with pytest.raises(InputError, match="no round is done yet"):

@@ -9,7 +9,7 @@ import yaml
 from safetensors.torch import load_file
 
 from allforone.algorithms import PAPER_ALGORITHMS
-from allforone.runs import Folder, parse, run_config
+from allforone.runs import Folder, execute, parse, prepare
 
 QUICK = {
     "problem": {"name": "digits", "clients": 4},
@@ -48,13 +48,21 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
         "inner": 2,
         "batch_size": 16,
         "seed": 127,
-        "algorithm": {"name": "all-for-one-binary", "samples": 20, "weighting": "normalised"},
+        "algorithm": {"name": "all-for-one-binary", "threshold": 0.1, "samples": 20},
         "optimizer": {"name": "SGD", "lr": 0.3},
-        "fleet": "stacked",
+        "fleet": {"name": "stacked"},
         "evaluate_every": 1,
         "participation": 1.0,
         "guard": False,
+        "metrics": {"accuracy": {"lower_is_better": False, "percent": True, "digits": 1}},
+        "identity": {
+            "model": {"name": "Sequential", "digest": config["identity"]["model"]["digest"]},
+            "loss": "torch.nn.functional.cross_entropy",
+        },
     }
+    clients = json.loads((out / "clients.json").read_text())
+    assert [list(client) for client in clients] == [["name", "size", "cluster", "fingerprint"]] * 4
+    assert len({client["fingerprint"] for client in clients}) == 4
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")
     metrics = Folder.open(out).metrics()
@@ -71,7 +79,7 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
 
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     def final(name, seed):
-        return run_config(parse({**QUICK, "seed": seed}), tmp_path / name).stacked
+        return execute(prepare(parse({**QUICK, "seed": seed})), tmp_path / name).stacked
 
     one, same, other = final("one", 1), final("same", 1), final("other", 2)
     assert all(one[name].equal(same[name]) for name in one)
@@ -81,7 +89,7 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
 def test_both_fleets_write_the_same_metrics(tmp_path):
     frames = []
     for fleet in ("stacked", "loop"):
-        run_config(parse({**QUICK, "fleet": fleet}), tmp_path / fleet)
+        execute(prepare(parse({**QUICK, "fleet": fleet})), tmp_path / fleet)
         frames.append(Folder.open(tmp_path / fleet).metrics().drop("seconds"))
     for column in frames[0].columns:
         ours, theirs = (torch.tensor(f[column].fill_null(-1).cast(polars.Float64).to_list()) for f in frames)
@@ -109,7 +117,7 @@ def test_yaml_and_options_together_options_win(cli, tmp_path):
 
 
 def test_rounds_between_evaluations_are_not_judged_but_their_weights_are_kept(tmp_path):
-    run_config(parse({**QUICK, "rounds": 5, "evaluate_every": 2}), tmp_path / "run")
+    execute(prepare(parse({**QUICK, "rounds": 5, "evaluate_every": 2})), tmp_path / "run")
     folder = Folder.open(tmp_path / "run")
     assert folder.metrics()["round"].unique().sort().to_list() == [0, 2, 4, 5]
     assert folder.weights()["rounds"].tolist() == [1, 2, 3, 4, 5]
@@ -124,7 +132,7 @@ import allforone as afo
 def problem(seed, clients: int = 3):
     torch.manual_seed(seed)
     data = [(torch.randn(20, 5), torch.randn(20, 1)) for _ in range(clients)]
-    return afo.Problem([afo.Client(d, d) for d in data], lambda: nn.Linear(5, 1), F.mse_loss)
+    return afo.Problem(lambda: nn.Linear(5, 1), F.mse_loss, clients=[afo.Client(d, d) for d in data])
 
 fixed = problem(0)
 nothing = lambda: 3
@@ -138,6 +146,7 @@ def needs(path, other: "Unknown" = None):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["problem", "fixed"])
 def test_a_users_own_file_runs(cli, tmp_path, name):
     (tmp_path / "mine.py").write_text(OWN)

@@ -98,6 +98,7 @@ def test_a_constant_step_stays_under_its_bound(case):
     torch.testing.assert_close(late, limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("updates", [20, 80, 300])
 def test_the_horizon_step_stays_under_its_bound(case, updates):
     epsilon = 0.02
@@ -106,6 +107,7 @@ def test_the_horizon_step_stays_under_its_bound(case, updates):
     assert float(not_yet_below(excess, epsilon)[-1]) <= float(bounds.horizon(*given))
 
 
+@pytest.mark.slow
 def test_a_decreasing_step_stays_under_its_bound(case):
     epsilon, number = 0.02, torch.arange(1, 301, dtype=torch.float64)
     steps = decreasing_step(number, case.beta, case.mu, weight_sum=case.weight_sum)
@@ -159,6 +161,7 @@ def test_the_horizon_step_minimises_its_bound(beta, share, variance, start, upda
     assert best >= float(bounds.constant(start, updates, step, beta, mu, variance)) * (1 - 1e-9)
 
 
+@pytest.mark.slow
 @given(st.floats(0.1, 50), st.floats(0.05, 1.0), st.floats(1.1, 4), st.floats(1, 10), st.floats(0.01, 20))
 def test_decreasing_steps_keep_the_condition_and_their_bound(beta, share, factor, total, variance):
     mu, number = share * beta, torch.arange(1, 201, dtype=torch.float64)

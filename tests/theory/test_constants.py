@@ -65,7 +65,7 @@ def test_the_constants_of_the_synthetic_problem_are_known(problem):
     start = [client.test.excess({"weight": torch.zeros(1, 3, dtype=torch.float64)}) for client in problem.clients]
     torch.testing.assert_close(known.excess, torch.stack(start))
     assert known_constants(afo.digits(), seed=127) is None
-    biased = afo.Problem(problem.clients, nn.Linear(3, 1, dtype=torch.float64), problem.loss)
+    biased = afo.Problem(nn.Linear(3, 1, dtype=torch.float64), problem.loss, clients=problem.clients)
     assert known_constants(biased, seed=127) is None
 
 
@@ -138,7 +138,7 @@ def test_constants_of_a_network_are_estimated_and_say_so():
     random = torch.Generator().manual_seed(0)
     data = [(torch.randn(40, 4, generator=random), torch.randint(3, (40,), generator=random)) for _ in range(3)]
     network = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 3))
-    problem = afo.Problem([afo.Client(pair, pair) for pair in data], network, F.cross_entropy)
+    problem = afo.Problem(network, F.cross_entropy, clients=[afo.Client(pair, pair) for pair in data])
     found = estimate(problem, seed=1, rounds=4, points=5)
     assert found.smoothness > 0 and found.convexity > 0
     assert (found.variance > 0).all() and (found.excess > 0).all()

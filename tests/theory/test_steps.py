@@ -7,7 +7,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.runs import Folder, parse, prepare, run_config
+from allforone.runs import Folder, execute, parse, prepare, resume
 from allforone.theory import Constant, Decreasing, Horizon, decreasing_step, horizon_step, known_constants
 
 
@@ -43,8 +43,8 @@ def test_a_horizon_with_more_noise_than_gain_is_refused():
 @pytest.mark.parametrize("name", ["constant", "horizon", "decreasing"])
 @pytest.mark.parametrize("algorithm", ["all-for-one-binary", "local", "fedavg"])
 def test_a_run_takes_its_constants_from_a_problem_that_knows_them(name, algorithm):
-    run, config = prepare(parse({"problem": "synthetic", "schedule": name, "algorithm": algorithm, "rounds": 50}))
-    known = known_constants(run.fleet.problem, config.seed).for_schedule()
+    run = prepare(parse({"problem": "synthetic", "schedule": name, "algorithm": algorithm, "rounds": 50}))
+    known = known_constants(run.problem, run.config.seed).for_schedule()
     beta, mu, variance, excess = known.values()
     horizon = float(horizon_step(excess, 50, beta, mu, variance))
     expected = {"constant": 0.25, "decreasing": 1 / beta, "horizon": horizon}
@@ -53,19 +53,17 @@ def test_a_run_takes_its_constants_from_a_problem_that_knows_them(name, algorith
 
 
 def test_steps_fall_round_by_round_and_a_resumed_run_goes_on_with_them(tmp_path):
-    from allforone.runs import resume
-
     given = {"problem": {"name": "synthetic", "clients": 4}, "schedule": "decreasing", "rounds": 6}
-    whole = run_config(parse(given), tmp_path / "whole")
+    whole = execute(prepare(parse(given)), tmp_path / "whole")
     folder = Folder.open(tmp_path / "whole")
     assert folder.config["schedule"] == {"name": "decreasing", "smoothness": 2.0, "convexity": pytest.approx(2.0)}
-    run_config(parse({**given, "rounds": 3}), tmp_path / "half")
+    execute(prepare(parse({**given, "rounds": 3})), tmp_path / "half")
     config = tmp_path / "half" / "config.yaml"
     config.write_text(config.read_text().replace("rounds: 3", "rounds: 6"))
     again = resume(tmp_path / "half")
     assert torch.equal(whole.stacked["weight"], again.stacked["weight"])
     plain = {**given, "schedule": None, "optimizer": {"name": "SGD", "lr": 0.5}}
-    constant = run_config(parse(plain), tmp_path / "constant")
+    constant = execute(prepare(parse(plain)), tmp_path / "constant")
     assert not torch.equal(whole.stacked["weight"], constant.stacked["weight"])
 
 
@@ -93,6 +91,7 @@ def test_a_schedule_and_a_scheduler_exclude_each_other():
         prepare(parse({"problem": "synthetic", "schedule": "constant", "scheduler": "StepLR"}))
 
 
+@pytest.mark.slow
 def test_every_seed_of_a_comparison_has_its_own_constants(cli, tmp_path):
     code, _, err = cli(
         "compare",

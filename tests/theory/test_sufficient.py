@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allforone import Criterion, binary, continuous
+from allforone import CustomCriterion, binary, continuous
 from allforone.collaboration import definition, effective_variance
 from allforone.theory import (
     Heterogeneity,
@@ -22,7 +22,12 @@ from allforone.theory import (
 
 from .simulation import random_quadratics, true_similarity
 
-CRITERIA = {"binary": binary(0.1), "half": binary(0.5), "continuous": continuous(), "square": Criterion(torch.square)}
+CRITERIA = {
+    "binary": binary(0.1),
+    "half": binary(0.5),
+    "continuous": continuous(),
+    "square": CustomCriterion(torch.square),
+}
 seeds = st.integers(0, 10**6)
 
 
@@ -45,6 +50,7 @@ def test_the_definitions_weights_keep_progress_one_and_noise_within_the_effectiv
     torch.testing.assert_close(weights.sum(1), effective / phi)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", CRITERIA.values(), ids=CRITERIA)
 @given(seeds)
 def test_weights_never_sum_to_more_than_the_largest_sum(criterion, seed):
@@ -81,6 +87,7 @@ def test_everyone_in_the_corrected_sufficient_cluster_is_listened_to(spread, tur
     assert lemma_two(7, of_quadratics, sufficient_cluster, spread=spread, turn=turn) == 0
 
 
+@pytest.mark.slow
 def test_the_printed_constants_and_cluster_break_the_inclusion():
     broken = [
         lemma_two(seed, printed.of_quadratics, printed.sufficient_cluster, spread=3.0, turn=0.05) for seed in range(4)

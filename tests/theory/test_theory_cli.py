@@ -3,6 +3,7 @@
 import pytest
 
 
+@pytest.mark.slow
 def test_figure_one_is_drawn_and_shows_both_readings(cli, tmp_path):
     code, out, err = cli(
         "theory", "sufficient-clusters", "--clients", 5, "--spreads", "0.1,1", "--out", tmp_path / "one.png"
@@ -13,6 +14,7 @@ def test_figure_one_is_drawn_and_shows_both_readings(cli, tmp_path):
     assert (tmp_path / "one.pdf").read_bytes()[:4] == b"%PDF"
 
 
+@pytest.mark.slow
 def test_a_run_is_drawn_next_to_its_bound(cli, tmp_path):
     run = tmp_path / "run"
     assert cli("run", "synthetic", "-p", "noise=1", "-p", "clients=4", "--rounds", 6, "--out", run)[0] == 0
@@ -30,6 +32,7 @@ def test_a_plan_of_known_constants_says_they_are_exact(cli):
     assert "2: any" in out  # the same optimum and the same matrices
 
 
+@pytest.mark.slow
 def test_a_plan_of_estimated_constants_says_so(cli):
     code, out, err = cli(
         "theory",

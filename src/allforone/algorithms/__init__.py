@@ -13,7 +13,7 @@ from .apfl import Apfl
 from .base import Algorithm, Info, Memory, State, Verdict, Weighted, advance
 from .cobo import CoBo
 from .ditto import Ditto
-from .fedavg import FedAvg, fedavg, fedavg_finetune
+from .fedavg import FedAvg, fedavg_finetune
 from .guarded import Guarded
 from .ifca import Ifca
 from .local import Local
@@ -45,6 +45,5 @@ __all__ = [
     "all_for_one_binary",
     "all_for_one_continuous",
     "default_weighting",
-    "fedavg",
     "fedavg_finetune",
 ]

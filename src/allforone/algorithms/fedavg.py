@@ -89,9 +89,5 @@ def fedavg_round(
     return mean(local, share(fleet, round)), optimizer
 
 
-def fedavg(proximal: float = 0.0) -> FedAvg:
-    return FedAvg(proximal)
-
-
 def fedavg_finetune(proximal: float = 0.0, finetune: int = 5) -> FedAvg:
     return FedAvg(proximal, finetune)

@@ -14,6 +14,7 @@ from .report import show_run
 
 if TYPE_CHECKING:
     from ..runs import Record
+    from ..runs.quantities import Readings
 
 TensorBoard = Annotated[
     bool, typer.Option("--tensorboard", help=r"Also write RUN/tensorboard; needs the extra allforone\[tensorboard].")
@@ -57,7 +58,8 @@ def run(
     path = out or Path("out") / f"{settings.problem_name}-{folder_name(str(checked.algorithm.name))}-{checked.seed}"
     refuse_used(path)
     parts = prepare(checked)
-    with stoppable(f"allforone resume {path}"), watched(path, int(parts.config.rounds or 0), tensorboard) as on_round:
+    rounds, metrics = int(parts.config.rounds or 0), parts.config.metrics
+    with stoppable(f"allforone resume {path}"), watched(path, rounds, metrics, tensorboard) as on_round:
         execute(parts, path, on_round=on_round)
     show_run(path)
 
@@ -78,21 +80,24 @@ def resume(
         raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
     if folder.config["problem"]["name"] == PYTHON:
         raise InputError(f"{run}: started from Python; go on there with train(..., out='{run}', resume=True)")
-    with stoppable(f"allforone resume {run}"), watched(run, int(folder.config["rounds"]), tensorboard) as on_round:
+    rounds, metrics = int(folder.config["rounds"]), folder.config.get("metrics")
+    with stoppable(f"allforone resume {run}"), watched(run, rounds, metrics, tensorboard) as on_round:
         resume_run(run, on_round)
     show_run(run)
 
 
 @contextmanager
-def watched(run: Path, rounds: int, tensorboard: bool) -> "Iterator[Callable[[Record], None]]":
+def watched(
+    run: Path, rounds: int, metrics: "Readings | None", tensorboard: bool
+) -> "Iterator[Callable[[Record], None]]":
     """Progress on the terminal and, if asked, scalars in RUN/tensorboard."""
     from ..progress import progress_of_run
     from ..tensorboard import scalars
 
     with ExitStack() as stack:
-        watchers = [stack.enter_context(progress_of_run(rounds))]
+        watchers = [stack.enter_context(progress_of_run(rounds, metrics))]
         if tensorboard:
-            watchers.append(stack.enter_context(scalars(run / "tensorboard")))
+            watchers.append(stack.enter_context(scalars(run / "tensorboard", metrics)))
 
         def on_round(record: "Record") -> None:
             for watch in watchers:

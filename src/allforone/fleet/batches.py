@@ -24,13 +24,13 @@ class Batches:
         self._kept: dict[Name, Batch] = {}
         self._counted: dict[tuple[int, str], int] = {}  # the first step whose batch is not counted yet
 
-    def begin(self) -> None:
-        """A new round: what was kept for the one before is let go."""
-        self._kept.clear()
+    def forget_before(self, step: int) -> None:
+        """Let go of the batches of earlier updates."""
+        self._kept = {name: batch for name, batch in self._kept.items() if name[1] >= step}
 
     def of(self, asked: Tensor, step: int, *, purpose: str = "update", size: int | None = None) -> dict[int, Batch]:
         """A batch of every client that is asked."""
-        self._kept = {name: batch for name, batch in self._kept.items() if name[1] >= step}
+        self.forget_before(step)
         found = {}
         for k in asked.nonzero().flatten().tolist():
             name = (k, step, purpose, size or self.size)
@@ -47,8 +47,9 @@ class Batches:
     def draw_ahead(self, asked: Tensor, step: int) -> None:
         """Make the batches of a coming update while the cores are busy, where that takes time."""
         for k in asked.nonzero().flatten().tolist():
-            if self.clients[k].is_transformed:
-                self._kept[k, step, "update", self.size] = self.uncounted(k, step)
+            name = (k, step, "update", self.size)
+            if self.clients[k].is_transformed and name not in self._kept:
+                self._kept[name] = self._draw(*name)
 
     def to_compare(self, asked: Tensor, step: int, samples: int | None, least: int) -> dict[int, list[Batch]]:
         """What each client is compared on: a batch of `samples` drawn for it, or the update's batch in two halves.

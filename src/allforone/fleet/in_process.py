@@ -67,7 +67,7 @@ class InProcess(ABC):
         return stack(self.passes.module, len(self.roster))
 
     def begin(self, number: int, steps: range) -> Round:
-        self.batches.begin()
+        self.batches.forget_before(steps.start)
         return Round(number, steps, self._present(steps.start) if number else torch.ones(len(self.roster)).bool())
 
     def _present(self, step: int) -> Tensor:

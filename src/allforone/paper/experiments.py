@@ -12,8 +12,8 @@ from ..problems import Problem
 from ..runs import Comparison, Job, compare, load_problem, parse, plan, read_comparison
 from ..runs.comparison import Watch
 
-#: the baselines whose authors ran something else than they are published as; see docs/algorithms.md
-AS_PUBLISHED = [f"{name}:as_published=true" for name in ("ditto", "cobo", "wga-bc", "apfl")]
+#: A baseline → what the paper's authors ran under its name, which was something else; see docs/algorithms.md.
+AS_PUBLISHED = {name: f"{name}-as-published" for name in ("ditto", "cobo", "wga-bc", "apfl")}
 
 Follow = Callable[[list[Job]], AbstractContextManager[Watch]]
 
@@ -60,7 +60,7 @@ REAL = [name for name, experiment in EXPERIMENTS.items() if experiment.variants]
 def compute(name: str, seeds: list[int], out: Path, quick: bool, follow: Follow) -> tuple[Comparison, dict[str, str]]:
     """Run what is not there yet; the comparison, and why a run failed."""
     experiment = EXPERIMENTS[name]
-    algorithms = [*PAPER_ALGORITHMS, *(AS_PUBLISHED if experiment.variants else [])]
+    algorithms = [*PAPER_ALGORITHMS, *(AS_PUBLISHED.values() if experiment.variants else [])]
     jobs = plan(experiment.base(quick), algorithms, seeds, out / name, skip_impossible=True)
     with follow(jobs) as watch:
         failed = compare(jobs, out / name, resumed=True, watch=watch)

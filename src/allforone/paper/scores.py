@@ -1,76 +1,88 @@
-"""Final accuracy and loss of a comparison on training and test data, as the paper's tables have them."""
+"""Final metric and loss of a comparison on training and test data, as the paper's tables have them."""
 
 import copy
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import polars
 import torch
 from torch import Tensor
 
+from ..catalogue import folder_name
 from ..fleet import FLEETS
 from ..problems import Client, Problem
 from ..problems.data import Finite
-from ..runs import Comparison, Folder, load_problem, parse
-from ..runs.summary import read_run
+from ..runs import Comparison, Folder, load_problem, parse, read_run
+from ..runs.history import finite
+
+#: Of every client, by name: the loss and the problem's metrics; None where one is not known.
+Values = dict[str, list[float | None]]
+Pair = tuple[float, float]
 
 
 class Scores(NamedTuple):
     """Over clients and seeds, weighted by the clients' data: (train, test) of each."""
 
-    accuracy: tuple[float, float]  #: in percent
-    accuracy_std: tuple[float, float]
-    log_loss: tuple[float, float]  #: the mean of log10 of the clients' losses
-    log_loss_std: tuple[float, float]
+    accuracy: Pair  #: the problem's first metric, in percent
+    accuracy_std: Pair
+    log_loss: Pair  #: the mean of log10 of the clients' losses
+    log_loss_std: Pair
 
 
 def scores(comparison: Comparison, out: Path) -> dict[str, Scores]:
     """Of every algorithm of a comparison that lies in `out`."""
     return {
-        name: _scores([out / "runs" / name.replace(":", "_") / str(run.seed) for run in comparison.of(name)])
+        name: _scores([out / "runs" / folder_name(name) / str(run.seed) for run in comparison.of(name)])
         for name in comparison.algorithms
     }
 
 
 def _scores(folders: list[Path]) -> Scores:
-    parts = {"train": [train_scores(folder) for folder in folders], "test": [_test(folder) for folder in folders]}
-    sizes = torch.tensor([client["samples"] for folder in folders for client in Folder(folder).clients]).double()
+    parts = [[train_scores(folder) for folder in folders], [_test_scores(folder) for folder in folders]]
+    sizes = torch.tensor([client["size"] for folder in folders for client in Folder(folder).clients]).double()
 
-    def over(value: str) -> tuple[list[float], list[float]]:
+    def over(name: str, shown: Callable[[Tensor], Tensor]) -> tuple[Pair, Pair]:
+        """Means and standard deviations of what is known."""
         means, deviations = [], []
-        for part in ("train", "test"):
-            values = torch.tensor([x for found in parts[part] for x in found[value]], dtype=torch.float64)
-            values = 100 * values if value == "accuracy" else values.clamp(min=1e-12).log10()
-            mean = (sizes * values).sum() / sizes.sum()
+        for part in parts:
+            each = [torch.nan if value is None else value for found in part for value in found[name]]
+            values = shown(torch.tensor(each, dtype=torch.float64))
+            known = ~values.isnan()
+            share = sizes[known] / sizes[known].sum()
+            mean = (share * values[known]).sum()
             means.append(float(mean))
-            deviations.append(float(((sizes * (values - mean).square()).sum() / sizes.sum()).sqrt()))
-        return means, deviations
+            deviations.append(float((share * (values[known] - mean).square()).sum().sqrt()))
+        return (means[0], means[1]), (deviations[0], deviations[1])
 
-    (accuracy, accuracy_std), (loss, loss_std) = over("accuracy"), over("loss")
-    return Scores(*((pair[0], pair[1]) for pair in (accuracy, accuracy_std, loss, loss_std)))
-
-
-def _test(folder: Path) -> dict[str, list[float]]:
-    metrics = read_run(folder).metrics
-    last = metrics.filter(polars.col("round") == polars.col("round").max()).sort("client")
-    return {"loss": last["loss"].to_list(), "accuracy": last["accuracy"].to_list()}
+    accuracy, accuracy_std = over(next(iter(Folder(folders[0]).config["metrics"])), lambda share: 100 * share)
+    loss, loss_std = over("loss", lambda loss: loss.clamp(min=1e-12).log10())
+    return Scores(accuracy, accuracy_std, loss, loss_std)
 
 
-def train_scores(path: Path) -> dict[str, list[float]]:
+def _test_scores(path: Path) -> Values:
+    run = read_run(path)
+    last = run.metrics.filter(polars.col("round") == polars.col("round").max()).sort("client")
+    return last.select("loss", *run.config["metrics"]).to_dict(as_series=False)
+
+
+def train_scores(path: Path) -> Values:
     """Each client's own final model on all of its training data: computed once, then kept in the folder."""
     kept = path / "train.json"
     if not kept.exists():
         folder = Folder.open(path)
         config = parse(folder.config, str(path / "config.yaml"))
         problem = judged_on_training_data(load_problem(config.problem, config.seed))
-        found = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size).evaluate(folder.models())
+        fleet = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size)
+        found = fleet.evaluate(folder.models(), fleet.begin(0, range(0)))
+        values = {"loss": found.loss, **found.metrics}
         unfinished = kept.with_name("train.json.unfinished")
-        unfinished.write_text(json.dumps({"loss": found.loss.tolist(), "accuracy": _listed(found.accuracy)}))
+        unfinished.write_text(json.dumps({name: finite(tensor) for name, tensor in values.items()}))
         os.replace(unfinished, kept)
-    scored: dict[str, Any] = json.loads(kept.read_text())
+    scored: Values = json.loads(kept.read_text())
     return scored
 
 
@@ -82,8 +94,3 @@ def judged_on_training_data(problem: Problem) -> Problem:
         return judged
 
     return replace(problem, clients=[of(client) for client in problem.clients])
-
-
-def _listed(values: Tensor | None) -> list[float]:
-    assert values is not None, "the real problems all have a metric"
-    return [float(value) for value in values]

@@ -3,7 +3,7 @@
 from ..reports.style import label
 from ..reports.table import Table, plain
 from . import printed
-from .experiments import EXPERIMENTS
+from .experiments import AS_PUBLISHED, EXPERIMENTS
 from .scores import Scores
 
 WHO = ("paper", "ours", "as published")
@@ -19,7 +19,8 @@ def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) 
         ),
         "log10 loss": ({} if deviations else printed.LOG_LOSS, "log_loss_std" if deviations else "log_loss", ".2f"),
     }
-    names = list(dict.fromkeys(name for of in found.values() for name in of if ":" not in name))
+    every = (name for of in found.values() for name in of)
+    names = list(dict.fromkeys(name for name in every if name not in AS_PUBLISHED.values()))
     heads = ["train / test", *(f"{EXPERIMENTS[problem].title}: {who}" for problem in found for who in WHO)]
     tables = {}
     for title, (paper, field, form) in papers.items():
@@ -27,7 +28,7 @@ def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) 
         for name in names:
             cells = []
             for problem, of in found.items():
-                theirs, variant = paper.get(name, {}).get(problem), of.get(f"{name}:as_published=true")
+                theirs, variant = paper.get(name, {}).get(problem), of.get(AS_PUBLISHED.get(name, ""))
                 ours = getattr(of[name], field) if name in of else None
                 cells += [_cell(pair, form) for pair in (theirs, ours, getattr(variant, field) if variant else None)]
             rows.append([label(name), *cells])

@@ -72,9 +72,6 @@ def _check_loss(task: Task, model: nn.Module, batch: Batch) -> None:
                 loss = task.loss(output, targets)
             if not isinstance(loss, Tensor) or loss.dim() != 0:
                 raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
-            for name, metric in task.metrics.items():
-                with blaming(f"the metric {name} fails on the model's output", "Give one that fits, or leave it out"):
-                    metric(output, targets)
     finally:
         for module, mode in modes:
             module.training = mode

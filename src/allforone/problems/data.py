@@ -99,19 +99,18 @@ def generator(*name: int | str) -> torch.Generator:
 
 
 def fingerprint(*data: object) -> str:
-    """A short text that changes when the data do: of tensors every byte counts, of what is read item by item or drawn
-    from a stream the first few samples."""
+    """A short text that changes when the data do: of tensors every byte counts, of what is transformed, read item by
+    item or drawn from a stream the first few samples."""
     digest = hashlib.blake2b(digest_size=8)
     for part in data:
-        if isinstance(part, Finite) and part.tensors is not None:
-            tensors = part.tensors
-        elif isinstance(part, Finite):
+        tensors: tuple[Tensor, ...] = ()
+        if isinstance(part, Finite):
             digest.update(str(len(part)).encode())
-            tensors = part.take(torch.arange(min(len(part), PROBED)), generator("fingerprint"))
+            tensors = part.tensors or ()
+            if part.tensors is None or part.transform or part.augment:
+                tensors += part.take(torch.arange(min(len(part), PROBED)), generator("fingerprint"))
         elif isinstance(part, Stream):
             tensors = part.draw(PROBED, generator("fingerprint"))
-        else:
-            continue
         for tensor in tensors:
             digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
             digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)

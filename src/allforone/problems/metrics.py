@@ -1,5 +1,6 @@
 """What a model is judged by besides its loss: a function of all outputs and targets of a client's test data."""
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -27,8 +28,8 @@ class Metric:
     Example:
         >>> import torch
         >>> wrong = Metric(lambda output, target: (output.argmax(1) != target).double().mean(), lower_is_better=True)
-        >>> wrong.shown(wrong(torch.eye(4), torch.tensor([0, 1, 2, 2])))
-        '0.250'
+        >>> wrong(torch.eye(4), torch.tensor([0, 1, 2, 2]))
+        0.25
     """
 
     function: Callable[[Tensor, Tensor], Tensor | float]
@@ -36,20 +37,21 @@ class Metric:
     percent: bool = False
     digits: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.digits is None:
+            object.__setattr__(self, "digits", 1 if self.percent else 3)
+
     def __call__(self, output: Tensor, target: Tensor) -> float:
         return float(self.function(output, target))
-
-    def shown(self, value: float) -> str:
-        digits = (1 if self.percent else 3) if self.digits is None else self.digits
-        return f"{100 * value if self.percent else value:.{digits}f}"
 
 
 def named(metrics: Mapping[str, Metric | Callable[[Tensor, Tensor], Tensor | float]]) -> dict[str, Metric]:
     """The same metrics, of which plain functions are made metrics where higher is better."""
     found = {}
     for name, metric in metrics.items():
-        if not isinstance(name, str) or not name.strip() or name in RESERVED or "," in name or "\n" in name:
-            raise InputError(f"metrics: {name!r} cannot be a metric's name; taken are {', '.join(RESERVED)}")
+        if not isinstance(name, str) or name in RESERVED or not re.fullmatch(r"[\w .()%/@-]+", name):
+            taken = f"letters, numbers and spaces, but for {', '.join(RESERVED)}, which are taken"
+            raise InputError(f"metrics: {name!r} cannot be a metric's name; give one of {taken}")
         if not callable(metric):
             raise InputError(f"metrics: {name} is {metric!r}: give a function of (outputs, targets), or afo.Metric(…)")
         found[name] = metric if isinstance(metric, Metric) else Metric(metric)

@@ -3,15 +3,9 @@
 from typing import Any
 
 from ..runs import Comparison, summarise
+from ..runs.quantities import EXCESS, LOSS, Quantity, quantities
 from . import style
 from .table import Cell, Table, plain
-
-#: key in the summary → (title, whether lower is better, factor, format)
-COLUMNS = {
-    "log10_excess_loss": ("log10 excess", True, 1, ".1f"),
-    "test_accuracy": ("accuracy %", False, 100, ".1f"),
-    "test_loss": ("loss", True, 1, ".2f"),
-}
 
 GUARDED = "Guarded: all trained on four fifths of their data, and a client whom collaboration hurt has its local model."
 
@@ -37,49 +31,55 @@ def comparison_table(comparison: Comparison, weighted: bool = False, form: str =
 
 def cells(summary: dict[str, Any]) -> tuple[list[str], dict[str, list[Cell]]]:
     """The titles, and each algorithm's cells."""
-    rows = summary["algorithms"]
-    keys = [key for key in COLUMNS if all(row[key] is not None for row in rows.values())]
-    if keys[0] == "log10_excess_loss":  # says all that the plain loss would
-        keys.remove("test_loss")
-    winners = {key: _best(rows, key) for key in keys}
-    titles = [COLUMNS[key][0] for key in keys]
+    rows, shown = summary["algorithms"], known(summary)
+    if EXCESS in shown:  # says all that the plain loss would
+        shown.remove(LOSS)
+    winners = {quantity: _best(rows, quantity) for quantity in shown}
+    titles = [quantity.head for quantity in shown]
     titles.insert(1, "worst")
-    return [*titles, "samples", "s"], {name: _row(name, row, keys, winners) for name, row in rows.items()}
+    return [*titles, "samples", "s"], {name: _row(name, row, winners) for name, row in rows.items()}
 
 
-def _best(rows: dict[str, Any], key: str) -> str:
-    """Of the algorithms that do not know the true clusters."""
-    candidates = {name: row for name, row in rows.items() if name != "oracle"} or rows
-    sign = 1 if COLUMNS[key][1] else -1
-    return str(min(candidates, key=lambda name: sign * candidates[name][key]["mean"]))
+def known(summary: dict[str, Any]) -> list[Quantity]:
+    """The loss, and what else any algorithm knows; the most telling first."""
+    rows = summary["algorithms"].values()
+    return [q for q in quantities(summary["metrics"]) if q is LOSS or any(row[q.key] for row in rows)]
 
 
-def _row(name: str, row: dict[str, Any], keys: list[str], winners: dict[str, str]) -> list[Cell]:
-    def number(key: str, part: str) -> str:
-        _, _, factor, form = COLUMNS[key]
-        return format(factor * row[key][part], form)
+def _best(rows: dict[str, Any], quantity: Quantity) -> str | None:
+    """Of the algorithms that are not told the true clusters, if there are others."""
+    means = {name: row[quantity.key]["mean"] for name, row in rows.items() if row[quantity.key]}
+    candidates = [name for name in means if not style.needs_clusters(name)] or list(means)
+    sign = 1 if quantity.lower_is_better else -1
+    return min(candidates, key=lambda name: sign * means[name], default=None)
 
-    found = [Cell(f"{number(key, 'mean')} ± {number(key, 'std')}", winners[key] == name) for key in keys]
-    found.insert(1, Cell(number(keys[0], "worst_client")))
+
+def _row(name: str, row: dict[str, Any], winners: dict[Quantity, str | None]) -> list[Cell]:
+    def number(quantity: Quantity, part: str) -> str:
+        return quantity.shown((row[quantity.key] or {}).get(part))
+
+    found = [
+        Cell(f"{number(q, 'mean')} ± {number(q, 'std')}" if row[q.key] else number(q, "mean"), winner == name)
+        for q, winner in winners.items()
+    ]
+    found.insert(1, Cell(number(next(iter(winners)), "worst_client")))
     return [*found, Cell(f"{row['gradient_samples_per_client']:.0f}"), Cell(f"{row['seconds']:.2f}")]
 
 
 def all_digits(comparison: Comparison, summary: dict[str, Any]) -> Table:
-    """For further computing; an accuracy is a share."""
-    rows = summary["algorithms"]
-    keys = [key for key in COLUMNS if all(row[key] is not None for row in rows.values())]
-    parts = [(key, part) for key in keys for part in ("mean", "std", "worst_client")]
+    """For further computing; a percentage is a share here, and what is not known is empty."""
+    parts = [(q.key, part) for q in known(summary) for part in ("mean", "std", "worst_client")]
     costs = ("gradient_samples_per_client", "seconds")
     return Table(
         ["algorithm", *("_".join(part) for part in parts), *costs, "seeds", "guarded"],
         plain(
             [
                 name,
-                *(str(row[key][part]) for key, part in parts),
+                *(str(row[key][part]) if row[key] else "" for key, part in parts),
                 *(str(row[key]) for key in costs),
                 " ".join(map(str, row["seeds"])),
                 str(any(run.config.get("guard") for run in comparison.of(name))).lower(),
             ]
-            for name, row in rows.items()
+            for name, row in summary["algorithms"].items()
         ),
     )

@@ -2,53 +2,40 @@
 
 from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
 import polars
 
 from ..runs import Comparison
-from ..runs.summary import LEAST_EXCESS
+from ..runs.quantities import LEAST_EXCESS, Quantity
 
-#: what can be drawn: column → (title, whether lower is better)
-QUANTITIES = {
-    "log10_excess_loss": ("log₁₀ excess loss", True),
-    "accuracy": ("test accuracy", False),
-    "loss": ("test loss", True),
-}
+Array = npt.NDArray[np.float64]
 
 
 class Curve(NamedTuple):
     rounds: list[int]
     samples: list[float]  #: drawn per client
     seconds: list[float]
-    mean: list[float]
-    std: list[float]
+    mean: Array  #: over the clients of which it is known; NaN where it is of none
+    std: Array
 
 
-def quantities(comparison: Comparison) -> list[str]:
-    """Those that every run has; the most telling first."""
-    found = []
-    for name in QUANTITIES:
-        column = "excess_loss" if name == "log10_excess_loss" else name
-        if not any(run.metrics[column].null_count() for run in comparison.runs):
-            found.append(name)
-    return found
-
-
-def curve(comparison: Comparison, algorithm: str, quantity: str) -> Curve:
-    frames = [run.metrics for run in comparison.of(algorithm)]
-    value = (
-        polars.col("excess_loss").clip(lower_bound=LEAST_EXCESS).log10()
-        if quantity == "log10_excess_loss"
-        else polars.col(quantity)
-    )
+def curve(comparison: Comparison, algorithm: str, quantity: Quantity) -> Curve:
+    """Of the quantity, or of its logarithm where its powers of ten are told."""
+    value = polars.col("value")
     table = (
-        polars.concat(frames)
-        .with_columns(value.alias("value"))
+        polars.concat(
+            run.metrics.select("round", "samples", "seconds", quantity.values(run.metrics).alias("value"))
+            for run in comparison.of(algorithm)
+        )
+        .with_columns(value.clip(lower_bound=LEAST_EXCESS).log10() if quantity.powers else value)
         .group_by("round")
         .agg(
             polars.col("samples", "seconds").mean(),
-            polars.col("value").mean().alias("mean"),
-            polars.col("value").std(ddof=0).alias("std"),
+            value.mean().alias("mean"),
+            value.std(ddof=0).alias("std"),
         )
         .sort("round")
     )
-    return Curve(*(table[name].to_list() for name in ("round", "samples", "seconds", "mean", "std")))
+    rounds, samples, seconds = (table[name].to_list() for name in ("round", "samples", "seconds"))
+    return Curve(rounds, samples, seconds, table["mean"].to_numpy(), table["std"].to_numpy())

@@ -1,13 +1,12 @@
 """Publication figures, as PNG and PDF, in one style."""
 
+import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..runs import Comparison
 from . import style
-from .curves import QUANTITIES, curve, quantities
+from .curves import curve
 
 RC: dict[Any, Any] = {
     "font.size": 9,
@@ -32,24 +31,26 @@ def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
     from matplotlib import rc_context  # slow to import, so only when something is drawn
     from matplotlib.figure import Figure
 
-    quantity = quantities(comparison)[0]
+    quantity = comparison.quantities[0]
     colours = style.colours(comparison.algorithms)
+    lines = {name: curve(comparison, name, quantity) for name in comparison.algorithms}
     with rc_context(RC):
-        rows = -(-len(comparison.algorithms) // 4)
+        rows = -(-len(lines) // 4)
         figure = Figure(figsize=(8.4, 3.0 + 0.2 * rows), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
-        for name in comparison.algorithms:
-            line = curve(comparison, name, quantity)
-            mean, std = np.array(line.mean), np.array(line.std)
-            dashes = "--" if name == "oracle" else "-"
+        for name, line in lines.items():
+            look = {"color": colours[name], "linestyle": style.linestyle(name), "label": style.label(name)}
             for axis, x in zip(axes, (line.rounds, line.samples), strict=True):
-                axis.plot(x, mean, dashes, color=colours[name], label=style.label(name), linewidth=1.6)
-                axis.fill_between(x, mean - std, mean + std, color=colours[name], alpha=0.13, linewidth=0)
-        axes[0].set(xlabel="round", ylabel=QUANTITIES[quantity][0])
+                axis.plot(x, line.mean, linewidth=1.6, **look)
+                axis.fill_between(
+                    x, line.mean - line.std, line.mean + line.std, color=colours[name], alpha=0.13, linewidth=0
+                )
+        axes[0].set(xlabel="round", ylabel=f"log₁₀ {quantity.title}" if quantity.powers else quantity.title)
         axes[1].set(xlabel="gradient samples per client, estimation included")
-        if quantity == "accuracy":
-            means = [curve(comparison, name, quantity).mean for name in comparison.algorithms]
-            axes[0].set_ylim(max(0.0, min(mean[len(mean) // 6] for mean in means) - 0.1), 1.01)  # not the first rush
+        if quantity.percent and not quantity.lower_is_better:
+            after_the_first_rush = [float(line.mean[len(line.mean) // 6]) for line in lines.values()]
+            least = min((value for value in after_the_first_rush if not math.isnan(value)), default=0.0)
+            axes[0].set_ylim(max(0.0, least - 0.1), 1.01)
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(4, len(labels)), fontsize=8)
         return _save(figure, out / "curves")

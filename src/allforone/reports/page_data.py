@@ -7,31 +7,29 @@ import numpy as np
 import numpy.typing as npt
 import polars
 
+from ..algorithms import AllForOne, FedAvg, Local
 from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
-from ..runs.summary import LEAST_EXCESS
+from ..runs.history import TABLES
+from ..runs.quantities import LEAST_EXCESS, Quantity
 from . import style
 from .comparison_table import cells
 from .cost import cost
+from .curves import Array
 
-MOST_FRAMES = 120  # of who listened to whom, per run
+#: Frames of who listened to whom that a run has at most.
+MOST_FRAMES = 120
+#: Frames that a run has at least, if it has as many rounds.
 LEAST_FRAMES = 6
-MOST_NUMBERS = 1_800_000  # in all frames together: about five megabytes
-TABLES = ("weights", "similarity", "noise", "trust")
-MOST_NOISE = 100.0  # σ_k²/σ_i² above which the number tells nothing more
-
-#: column → (title, whether lower is better, whether it can be told on a log scale)
-QUANTITIES = {
-    "excess_loss": ("excess loss", True, True),
-    "accuracy": ("test accuracy", False, False),
-    "loss": ("test loss", True, True),
-}
-
-Array = npt.NDArray[np.float64]
+#: Numbers in all frames together: about five megabytes.
+MOST_NUMBERS = 1_800_000
+#: σ_k²/σ_i² above which the number tells nothing more.
+MOST_NOISE = 100.0
+#: How a run gets something to be compared with.
+COMPARE = f"allforone compare … --algorithms {AllForOne().name},{Local().name}"
 
 
 def page_data(comparison: Comparison) -> dict[str, Any]:
-    names = comparison.algorithms
-    drawn = [name for name in QUANTITIES if not any(run.metrics[name].null_count() for run in comparison.runs)]
+    names, drawn = comparison.algorithms, comparison.quantities
     titles, rows = cells(summarise(comparison))
     return {
         "problem": comparison.problem,
@@ -39,11 +37,9 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
         "clients": _clients(comparison),
         "truth": comparison.clusters,
         "algorithms": [_algorithm(comparison, name, colour) for name, colour in style.colours(names).items()],
+        "compare": COMPARE,
         "table": {"head": titles, "rows": {name: [cell._asdict() for cell in row] for name, row in rows.items()}},
-        "quantities": [
-            {"name": name, "title": QUANTITIES[name][0], "lower": QUANTITIES[name][1], "logs": QUANTITIES[name][2]}
-            for name in drawn
-        ],
+        "quantities": [_quantity(comparison, quantity) for quantity in drawn],
         "progress": {name: _progress(comparison, name, drawn) for name in names},
         "frames": _all_frames(comparison),
         "exchange": {name: _exchange(comparison, name) for name in names},
@@ -53,52 +49,83 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
 
 def _clients(comparison: Comparison) -> list[dict[str, Any]]:
     run = comparison.runs[0]
-    told = run.clients or [{"name": None, "samples": size} for size in run.sizes]
-    return [{"name": client["name"] or str(number), "samples": client["samples"]} for number, client in enumerate(told)]
+    told = run.clients or [{"name": None, "size": size} for size in run.sizes]
+    return [{"name": client["name"] or str(number), "size": client["size"]} for number, client in enumerate(told)]
 
 
 def _algorithm(comparison: Comparison, name: str, colour: str) -> dict[str, Any]:
     runs = comparison.of(name)
-    chosen = runs[0].config.get("algorithm", {})
-    threshold = chosen.get("threshold", 0.1) if chosen.get("name") == "all-for-one-binary" else None
     return {
         "name": name,
         "label": style.label(name),
         "colour": colour,
-        "threshold": threshold,
+        "role": _role(name),
+        "threshold": runs[0].config.get("algorithm", {}).get("threshold"),
         "rounds": max(last_round(run) for run in runs),
     }
 
 
-def _progress(comparison: Comparison, name: str, drawn: list[str]) -> dict[str, Any]:
+def _role(name: str) -> str | None:
+    """What others are compared with: every client alone, one model for all, or who is told the clusters."""
+    made = style.made(name)
+    if isinstance(made, Local):
+        return "alone"
+    if isinstance(made, FedAvg) and not made.finetune:
+        return "shared"
+    return "told" if style.needs_clusters(name) else None
+
+
+def _quantity(comparison: Comparison, quantity: Quantity) -> dict[str, Any]:
+    return {
+        "name": quantity.name,
+        "title": quantity.title,
+        "lower": quantity.lower_is_better,
+        "percent": quantity.percent,
+        "digits": quantity.digits,
+        "logs": _logs(comparison, quantity),
+        "powers": quantity.powers,
+    }
+
+
+def _logs(comparison: Comparison, quantity: Quantity) -> bool:
+    """Whether it can be told on a log scale: not a loss that falls below zero."""
+    negative = any((quantity.values(run.metrics) < 0).any() for run in comparison.runs)
+    return quantity.powers or (quantity.logs and not negative)
+
+
+def _progress(comparison: Comparison, name: str, drawn: list[Quantity]) -> dict[str, Any]:
     """Round by round and client by client, mean and standard deviation over seeds; the last round of each seed."""
     runs = comparison.of(name)
-    joined = polars.concat(run.metrics for run in runs)
+    joined = polars.concat(run.metrics.select("round", "samples", "seconds") for run in runs)
     when = joined.group_by("round").agg(polars.col("samples", "seconds").mean()).sort("round")
-    found: dict[str, Any] = {key: when[key].to_list() for key in ("round", "samples")}
-    found["seconds"] = [round(value, 4) for value in when["seconds"].to_list()]
-    found["seeds"] = [run.seed for run in runs]
-    count = len(_clients(comparison))
+    rounds, count = when["round"].to_list(), len(_clients(comparison))
+    of = {}
     for quantity in drawn:
-        cubes = [_cube(run, quantity, found["round"], count) for run in runs]
+        cubes = [_cube(run, quantity, rounds, count) for run in runs]
         stacked = np.stack(cubes)  # [seeds, rounds, clients]
-        last = np.stack([cube[_reached(run, found["round"])] for run, cube in zip(runs, cubes, strict=True)])
-        together = stacked.swapaxes(1, 2).reshape(-1, len(found["round"]))  # [seeds · clients, rounds]
-        logs = QUANTITIES[quantity][2]
-        found[quantity] = {"all": _spread(together, logs), "each": _spread(stacked, logs), "last": packed(last)}
-    return found
+        last = np.stack([cube[_reached(run, rounds)] for run, cube in zip(runs, cubes, strict=True)])
+        together = stacked.swapaxes(1, 2).reshape(-1, len(rounds))  # [seeds · clients, rounds]
+        logs = _logs(comparison, quantity)
+        of[quantity.name] = {"all": _spread(together, logs), "each": _spread(stacked, logs), "last": packed(last)}
+    return {
+        "round": rounds,
+        "samples": when["samples"].to_list(),
+        "seconds": [round(value, 4) for value in when["seconds"].to_list()],
+        "seeds": [run.seed for run in runs],
+        "of": of,
+    }
 
 
 def _reached(run: FinishedRun, rounds: list[int]) -> int:
     return rounds.index(last_round(run))
 
 
-def _cube(run: FinishedRun, quantity: str, rounds: list[int], count: int) -> Array:
+def _cube(run: FinishedRun, quantity: Quantity, rounds: list[int], count: int) -> Array:
     """[rounds, clients]; NaN for what is not known, such as the models of those who lie."""
     cube = np.full((len(rounds), count), np.nan)
-    place = {number: at for at, number in enumerate(rounds)}
-    for number, client, value in run.metrics.select("round", "client", quantity).iter_rows():
-        cube[place[number], client] = value
+    place = {number: line for line, number in enumerate(rounds)}
+    at = [place[number] for number in run.metrics["round"]]
+    cube[at, run.metrics["client"].to_list()] = quantity.values(run.metrics).to_numpy()
     return cube
 
 

@@ -1,4 +1,4 @@
-"""What a run's user must be told in words: whose gradients were dropped, and what the guard found."""
+"""What a run's user must be told in words: whose gradients were refused, and what the guard found."""
 
 from collections.abc import Sequence
 
@@ -10,15 +10,15 @@ from ..runs import verdicts
 def remarks(metrics: polars.DataFrame, liars: Sequence[int] = ()) -> list[str]:
     """Of a run; what becomes of the models of those who lie is of no interest."""
     honest = metrics.filter(~polars.col("client").is_in(list(liars)))
-    return [said for said in (_dropped(metrics), _guard(honest)) if said]
+    return [said for said in (_refused(metrics), _guard(honest)) if said]
 
 
-def _dropped(metrics: polars.DataFrame) -> str | None:
-    last = metrics.filter(polars.col("round") == metrics["round"].max(), polars.col("dropped") > 0)
+def _refused(metrics: polars.DataFrame) -> str | None:
+    last = metrics.filter(polars.col("round") == metrics["round"].max(), polars.col("refused") > 0)
     if last.is_empty():
         return None
-    senders = ", ".join(f"{count} of client {client}" for client, count in last.select("client", "dropped").iter_rows())
-    return f"dropped gradients, not finite or of the wrong size: {senders}"
+    senders = ", ".join(f"{count} of client {client}" for client, count in last.select("client", "refused").iter_rows())
+    return f"refused gradients, not finite or of the wrong size: {senders}"
 
 
 def _guard(metrics: polars.DataFrame) -> str | None:

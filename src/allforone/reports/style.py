@@ -1,5 +1,6 @@
-"""One look for all figures: a colour and a name for every algorithm, told apart by the colour-blind too (Okabe–Ito)."""
+"""One look for all figures: a colour for every algorithm, told apart by the colour-blind too (Okabe–Ito); its label."""
 
+from ..algorithms import ALGORITHMS, Algorithm
 from ..catalogue import split_options
 
 COLOURS = {
@@ -19,28 +20,33 @@ COLOURS = {
 }
 SPARE = ("#444444", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
 
-LABELS = {
-    "all-for-one": "All-for-one",
-    "all-for-one-binary": "All-for-one, binary (paper)",
-    "all-for-one-continuous": "All-for-one, continuous (paper)",
-    "oracle": "Oracle (knows the clusters)",
-    "local": "Local",
-    "fedavg": "FedAvg",
-    "ditto": "Ditto",
-    "cobo": "CoBo",
-    "wga-bc": "WGA-BC",
-    "apfl": "APFL",
-    "fedavg-finetune": "FedAvg, fine-tuned",
-    "ifca": "IFCA (knows how many clusters)",
-    "run": "This run",
-}
+#: What a run that was started from Python is called in a comparison, and on its page.
+FROM_PYTHON = {"run": "This run"}
+
+
+def made(algorithm: str) -> Algorithm | None:
+    """The algorithm of this name with its default options; None where only its name is known."""
+    name, _ = split_options(algorithm)
+    return ALGORITHMS[name]() if name in ALGORITHMS else None
 
 
 def label(algorithm: str) -> str:
-    """`ditto:as_published=true` is «Ditto, as published»."""
+    """`ditto:penalty=1` is «Ditto, penalty 1»."""
     name, options = split_options(algorithm)
+    own = made(algorithm)
     said = [option.removesuffix("=true").replace("_", " ").replace("=", " ") for option in options]
-    return ", ".join([LABELS.get(name, name), *said])
+    return ", ".join([own.label if own else FROM_PYTHON.get(name, name), *said])
+
+
+def needs_clusters(algorithm: str) -> bool:
+    """Whether it is told the true clusters, and so is no rival of the others."""
+    own = made(algorithm)
+    return own is not None and own.needs_clusters
+
+
+def linestyle(algorithm: str) -> str:
+    """Dashed where it is told what the others are not."""
+    return "--" if needs_clusters(algorithm) else "-"
 
 
 def colours(algorithms: list[str]) -> dict[str, str]:

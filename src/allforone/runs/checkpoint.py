@@ -72,9 +72,10 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Optimizer):
         return {"optimizer": _encode(value.state, name, tensors)}
     if isinstance(value, Tensor):
+        name = f"{name} {len(tensors)}" if name in tensors else name  # as that of {"a/b": …} and of {"a": {"b": …}}
         tensors[name] = value.detach().clone()
         return {"tensor": name}
-    if isinstance(value, dict):
+    if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         kind = "counter" if isinstance(value, Counter) else "dict"
         return {kind: [[key, _encode(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
     if type(value) in (list, tuple):  # a named tuple would come back without its names
@@ -83,7 +84,7 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return value
     raise InputError(
         f"cannot save {name.strip('/')} ({type(value).__name__}): what an algorithm, optimizer or scheduler keeps must "
-        "be made of tensors, numbers, texts, and dictionaries and lists of them"
+        "be made of tensors, numbers, texts, lists of them, and dictionaries whose keys are texts or whole numbers"
     )
 
 

@@ -90,11 +90,14 @@ def plan(
         run.check()  # a mistake shows before the first hour of computing, not after
     schedule = configs[0].schedule
     configs = [run.config for run in runs]
-    return [  # the constants of a schedule depend on the seed, so every run finds its own
-        Job(
-            config.model_copy(update={"seed": seed, "schedule": schedule}),
-            out / "runs" / folder_name(config.shown) / str(seed),
-        )
+
+    def of_seed(config: RunConfig, seed: int) -> RunConfig:
+        """The constants of a schedule and a loss may depend on the seed, so every run finds its own."""
+        identity = config.identity if seed == seed_list[0] else None
+        return config.model_copy(update={"seed": seed, "schedule": schedule, "identity": identity})
+
+    return [
+        Job(of_seed(config, seed), out / "runs" / folder_name(config.shown) / str(seed))
         for config in configs
         for seed in seed_list
     ]
@@ -140,6 +143,7 @@ def _finished(job: Job) -> bool:
         return False
     folder = Folder.open(job.path)
     wanted = job.config.plain()
+    wanted.setdefault("identity", folder.config.get("identity", {}))  # compared when the run goes on
     if "schedule" in wanted:  # the folder's has the constants of its seed too
         wanted["schedule"] = {**folder.config.get("schedule", {}), **wanted["schedule"]}
     if different := differences(folder.config, wanted, rounds=True):

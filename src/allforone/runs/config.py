@@ -1,7 +1,7 @@
 """What decides a run, as plain values: options and YAML, checked once."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -115,8 +115,10 @@ def explain(error: ValidationError, source: str, known: list[str]) -> str:
     return f"{source}: " + "; ".join(said)
 
 
-def checked_options(function: Callable[..., Any], options: dict[str, Any], where: str) -> dict[str, Any]:
-    """Options for a function, checked against its signature."""
+def checked_options(
+    function: Callable[..., Any], options: dict[str, Any], where: str, without: Collection[str] = ("seed",)
+) -> dict[str, Any]:
+    """Options for a function, checked against its signature, `without` what is not the user's to give."""
     try:
         hints = get_type_hints(function if inspect.isfunction(function) else function.__init__)
     except (NameError, TypeError):
@@ -124,7 +126,7 @@ def checked_options(function: Callable[..., Any], options: dict[str, Any], where
     fields: dict[str, Any] = {
         name: (hints.get(name, Any), ... if parameter.default is parameter.empty else parameter.default)
         for name, parameter in inspect.signature(function).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name != "seed"
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in without
     }
     model = create_model("Options", __config__=ConfigDict(extra="forbid", arbitrary_types_allowed=True), **fields)
     try:

@@ -116,7 +116,7 @@ class Folder:
     @property
     def model_bytes(self) -> int | None:
         """The size of one client's model; None before anything was saved."""
-        for path, prefix in ((self.path / "models.safetensors", ""), (self.checkpoint, "/models/")):
+        for path, prefix in ((self.path / "models.safetensors", ""), (self.checkpoint, "/state/models/")):
             if path.exists():
                 return checkpoint.row_bytes(path, prefix)
         return None

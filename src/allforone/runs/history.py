@@ -128,7 +128,9 @@ class History:
 def carried(metrics: polars.DataFrame) -> polars.DataFrame:
     """The same, in rounds in which a client was not asked with what is last known of it: its model stayed as it was."""
     judged = [name for name in metrics.columns if name in ("loss", "excess_loss") or name not in RESERVED]
-    return metrics.sort("round", "client").with_columns(polars.col(judged).forward_fill().over("client"))
+    known, last = polars.col(judged), polars.col(judged).forward_fill().over("client")
+    away = polars.col("present") == 0
+    return metrics.sort("round", "client").with_columns(polars.when(away).then(last).otherwise(known).name.keep())
 
 
 def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:

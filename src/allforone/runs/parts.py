@@ -55,7 +55,7 @@ def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str,
 
 def _from_file(path: Path, attribute: str, what: str) -> Any:
     if not path.is_file():
-        raise InputError(f"{path}: no such file; a {what} of your own is given as path/to/file.py:name")
+        raise InputError(f"{path}: no such file; your own {what} is given as path/to/file.py:name")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise InputError(f"{path}: not a Python file")

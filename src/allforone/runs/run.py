@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
 from ..problems import Problem, check, hold_out
 from ..theory import scheduler as theory_scheduler
-from .config import Choice, RunConfig, checked_options, parse
+from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
 from .parts import build_optimizer, known, load_algorithm, load_problem, resolve_schedule
 from .training import OnRound, Result, train
@@ -52,7 +52,8 @@ class Run:
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        return checked_options(make, self.config.fleet.options, f"fleet {name}") if self.config.fleet.options else {}
+        others = ("problem", "seed", "batch_size", "participation")  # which every fleet is given
+        return checked_options(make, self.config.fleet.options, f"fleet {name}", others)
 
     def assemble(self) -> tuple[Fleet, Algorithm]:
         """The fleet, and the algorithm with its guard."""
@@ -80,12 +81,16 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = _filled(config, problem)
     optimizer, config = _optimizer(config, given)
     identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
+    if problem.smoothness is not None:
+        identity["smoothness"] = problem.smoothness
     if callable(given.participation):
         identity["participation"] = described(given.participation)
     if ":" in str(config.algorithm.name):  # the user's own file: its name and options stay, to be loaded again
         identity["algorithm"] = described(algorithm)
     else:
         config = config.model_copy(update={"algorithm": Choice(**described(algorithm))})
+    if config.problem.name == PYTHON:
+        config = config.model_copy(update={"problem": Choice(name=PYTHON, title=problem.name)})
     metrics = {name: _reading(metric) for name, metric in problem.metrics.items()}
     config = config.model_copy(update={"metrics": metrics, "identity": identity})
     participation = config.participation if given.participation is None else given.participation
@@ -93,7 +98,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
 
 
 def _reading(metric: Any) -> dict[str, Any]:
-    return {key: value for key, value in options(metric).items() if key != "function" and value is not None}
+    return {key: value for key, value in options(metric).items() if key != "function"}
 
 
 def _with_defaults(choice: Choice, problem: Problem) -> Choice:

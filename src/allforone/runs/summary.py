@@ -1,5 +1,6 @@
 """A comparison in numbers: each client's own model on its own test data, over clients and seeds."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,9 +15,7 @@ from ..fleet import Attack
 from .config import parse
 from .folder import Folder
 from .history import carried
-
-#: Smaller excess losses cannot be told from zero in float64.
-LEAST_EXCESS = 1e-28
+from .quantities import LEAST_EXCESS, LOSS, Quantity, quantities
 
 
 class FinishedRun(NamedTuple):
@@ -26,7 +25,7 @@ class FinishedRun(NamedTuple):
     weights: dict[str, Tensor]
     config: dict[str, Any]
     sizes: list[int]  #: samples each client owns; of those who do not lie
-    clients: Sequence[dict[str, Any]] = ()  #: name, true cluster and samples of all
+    clients: Sequence[dict[str, Any]] = ()  #: name, size, true cluster of all
     model_bytes: int | None = None  #: of one client's model
     liars: Sequence[int] = ()  #: the clients that lie, in an experiment with attacks
 
@@ -46,6 +45,17 @@ class Comparison(NamedTuple):
 
     def of(self, algorithm: str) -> list[FinishedRun]:
         return [run for run in self.runs if run.algorithm == algorithm]
+
+    @property
+    def metrics(self) -> dict[str, dict[str, Any]]:
+        """How each metric is read."""
+        return {name: reading for run in self.runs for name, reading in (run.config.get("metrics") or {}).items()}
+
+    @property
+    def quantities(self) -> list[Quantity]:
+        """The loss, and what else is known of any client; the most telling first."""
+        frames = [run.metrics for run in self.runs]
+        return [q for q in quantities(self.metrics) if q is LOSS or any(q.values(frame).count() for frame in frames)]
 
 
 def read_run(path: Path) -> FinishedRun:
@@ -82,7 +92,7 @@ def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
     return Comparison(
-        Path(runs[0].config["problem"]["name"]).name,
+        runs[0].config["problem"].get("title") or Path(runs[0].config["problem"]["name"]).name,
         runs,
         None if None in clusters else clusters,
     )
@@ -93,6 +103,7 @@ def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:
     return {
         "problem": comparison.problem,
         "weighted_by_data": weighted,
+        "metrics": comparison.metrics,
         "algorithms": {name: _summary(comparison, name, weighted) for name in comparison.algorithms},
     }
 
@@ -102,36 +113,44 @@ def _summary(comparison: Comparison, algorithm: str, weighted: bool) -> dict[str
     last = [run.metrics.filter(polars.col("round") == polars.col("round").max()).sort("client") for run in runs]
     sizes = torch.tensor([run.sizes if weighted else [1] * len(run.sizes) for run in runs], dtype=torch.float64)
 
-    def values(column: str) -> Tensor | None:  # [seeds, clients]
-        if any(frame[column].null_count() for frame in last):
-            return None
-        return torch.tensor([frame[column].to_list() for frame in last], dtype=torch.float64)
+    def final(quantity: Quantity) -> dict[str, float] | None:
+        lists = [quantity.values(frame).fill_null(math.nan).to_list() for frame in last]
+        values = torch.tensor(lists, dtype=torch.float64)
+        return statistics(log10_excess(values) if quantity.powers else values, sizes, quantity.worst)
 
-    excess = values("excess_loss")
-    samples, seconds = values("samples"), values("seconds")
-    assert samples is not None and seconds is not None
     return {
-        "test_loss": statistics(values("loss"), sizes, worst="max"),
-        "test_accuracy": statistics(values("accuracy"), sizes, worst="min"),
-        "log10_excess_loss": statistics(None if excess is None else log10_excess(excess), sizes, worst="max"),
-        "gradient_samples_per_client": float(samples.mean()),
-        "seconds": float(seconds.mean()),
+        **{quantity.key: final(quantity) for quantity in quantities(comparison.metrics)},
+        "gradient_samples_per_client": _mean(last, "samples"),
+        "seconds": _mean(last, "seconds"),
         "seeds": [run.seed for run in runs],
     }
 
 
-def statistics(values: Tensor | None, sizes: Tensor, worst: str) -> dict[str, float] | None:
-    """Of values [seeds, clients], weighted by sizes alike: mean, std, and the mean over seeds of the worst client."""
-    if values is None:
+def statistics(values: Tensor, sizes: Tensor, worst: str) -> dict[str, float] | None:
+    """Of values [seeds, clients], weighted by sizes alike: mean, std, and the mean over seeds of the worst client.
+
+    What is not known, NaN, does not count; None where nothing is.
+    """
+    told = ~values.isnan().all(1)
+    if not told.any():
         return None
-    share = sizes / sizes.sum(1, keepdim=True) / len(values)
-    mean = (share * values).sum()
-    edge = values.amax(1) if worst == "max" else values.amin(1)
+    values, sizes = values[told], sizes[told]
+    known = ~values.isnan()
+    share = torch.where(known, sizes, 0)
+    share = share / share.sum(1, keepdim=True) / len(values)
+    mean = torch.where(known, share * values, 0).sum()
+    edge = torch.where(known, values, -torch.inf).amax(1)
+    if worst == "min":
+        edge = torch.where(known, values, torch.inf).amin(1)
     return {
         "mean": float(mean),
-        "std": float((share * (values - mean).square()).sum().sqrt()),
+        "std": float(torch.where(known, share * (values - mean).square(), 0).sum().sqrt()),
         "worst_client": float(edge.mean()),
     }
+
+
+def _mean(frames: list[polars.DataFrame], column: str) -> float:
+    return float(torch.tensor([frame[column].to_list() for frame in frames], dtype=torch.float64).mean())
 
 
 def log10_excess(excess: Tensor) -> Tensor:

@@ -109,8 +109,8 @@ class Journal:
         """Before the first round. What cannot be saved is refused now, not after hours."""
         if self.folder:
             self.folder.clear()
-            checkpoint.save(self.folder.checkpoint, start)
         self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, 0))
+        self.save(start)
 
     def add(self, record: Record) -> None:
         self.history.add(record)

@@ -1,20 +1,19 @@
 // What collaboration brings each client, and who gives and who receives.
 
-// Per client over Local, seed by seed, most first: orders of magnitude of the excess loss, else plain differences.
+// Per client over training alone, seed by seed, most first: plain differences, or those of powers of ten.
 function gains(name, q) {
-  const alone = data.progress.local,
+  const alone = data.progress[inRole("alone")],
     ours = data.progress[name],
-    n = clientCount();
-  if (!alone || name === "local") return null;
-  const log = q.name === "excess_loss",
+    n = clientCount(),
     found = [];
+  if (!alone || name === inRole("alone")) return null;
   for (let i = 0; i < n; i++) {
     const seeds = [];
     ours.seeds.forEach((seed, s) => {
       const other = alone.seeds.indexOf(seed);
       if (other < 0) return;
-      let [a, b] = [unpack(ours[q.name].last)[s * n + i], unpack(alone[q.name].last)[other * n + i]];
-      if (log) [a, b] = [a, b].map(v => Math.log10(Math.max(v, 1e-28)));
+      let [a, b] = [unpack(ours.of[q.name].last)[s * n + i], unpack(alone.of[q.name].last)[other * n + i]];
+      if (q.powers) [a, b] = [a, b].map(v => Math.log10(Math.max(v, 1e-28)));
       if (Number.isFinite(a) && Number.isFinite(b)) seeds.push({seed, gain: q.lower ? b - a : a - b});
     });
     if (seeds.length)
@@ -29,18 +28,18 @@ function gains(name, q) {
   return found.length ? found.sort((a, b) => b.mean - a.mean) : null;
 }
 
-const gainUnit = q =>
-  q.name === "accuracy" ? "percentage points" : q.name === "excess_loss" ? "powers of ten" : "loss";
-const gainNumber = (value, q) => (q.name === "accuracy" ? 100 * value : value);
+const gainUnit = q => (q.percent ? "percentage points" : q.powers ? "powers of ten" : q.name);
+const gainNumber = (value, q) => (q.percent ? 100 * value : value);
 const signed = value => `${value < 0 ? "−" : "+"}${short(Math.abs(value))}`;
 const gainText = (value, q) =>
-  q.name === "accuracy" ? `${value < 0 ? "−" : "+"}${Math.abs(100 * value).toFixed(1)}` : signed(+value.toPrecision(2));
+  q.logs ? signed(+value.toPrecision(2)) : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), q)}`;
 const tellGain = (value, q) => `${gainText(value, q)} ${gainUnit(q)}`;
 
 function showBenefit() {
   const q = quantity(),
     name = chosen.algorithm || data.algorithms[0].name,
     gained = gains(name, q),
+    alone = inRole("alone"),
     {label} = algorithm(name);
   $("gain-figure").hidden = !gained;
   $("gain-figure").parentElement.classList.toggle("single", !gained);
@@ -53,13 +52,13 @@ function showBenefit() {
     $("benefit-lead").textContent =
       `With ${label}, ${better} of ${gained.length} clients end no worse than alone${manySeeds ? `, ${always} of them in every seed` : ""}. ` +
       `Least: ${clientName(least.client)}, ${tellGain(least.mean, q)}; most: ${clientName(most.client)}, ${tellGain(most.mean, q)}.`;
-    $("gain-title").textContent = `Gain in ${q.title} over Local, by client`;
+    $("gain-title").textContent = `Gain in ${q.title} over ${brief(alone)}, by client`;
     showGains(gained, q);
   } else
     $("benefit-lead").textContent =
-      name === "local"
-        ? "Choose another algorithm above to see what it brings over Local."
-        : "To see what collaboration brings, compare with training alone: allforone compare … --algorithms all-for-one,local";
+      name === alone
+        ? `Choose another algorithm above to see what it brings over ${brief(alone)}.`
+        : `To see what collaboration brings, compare with training alone: ${data.compare}`;
   showExchange(name);
   $("benefit-note").textContent =
     (manySeeds ? "Bar: lowest to highest seed; small marks: each seed; dot: their mean. " : "") +
@@ -118,7 +117,7 @@ function showGains(gained, q) {
         draw(
           "text",
           {"x": (x0 + x1) / 2, "y": bottom + 35, "text-anchor": "middle"},
-          `${gainUnit(q)} better than Local`,
+          `${gainUnit(q)} better than ${brief(inRole("alone"))}`,
         ),
       );
       gained.forEach((g, place) => {

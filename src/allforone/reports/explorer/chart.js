@@ -39,20 +39,21 @@ function logTicks(low, high, most) {
     .map(Math.log10);
 }
 
-// series: [{name, colour, dash, x, y, spread, thin}]; with log, y and spread are powers of ten
+// series: [{name, colour, dash, x, y, spread, thin}] of the quantity q; with log, y and spread are powers of ten
 function lineChart(
   box,
-  {series, xTitle, yTitle, log = false, percent = false, height = 380, range = null, now = null, onpick = null},
+  {series, xTitle, yTitle, q = null, log = false, height = 380, range = null, now = null, onpick = null},
 ) {
   const width = Math.max(260, box.clientWidth || 600),
     left = 58,
     right = 14,
     top = 22,
     bottom = 42;
-  const shown = series.filter(line => line.x.length);
+  const shown = series.filter(line => known(line.y).length),
+    percent = q?.percent && !log;
   box.replaceChildren();
   if (!shown.length) {
-    box.append(make("p", {class: "note"}, "Nothing to draw yet."));
+    box.append(make("p", {class: "note"}, "Nothing is known of this."));
     return;
   }
   const xs = known(shown.flatMap(line => line.x)),
@@ -62,7 +63,11 @@ function lineChart(
     .flatMap(line => line.y.flatMap((v, j) => [v - (line.spread?.[j] || 0), v + (line.spread?.[j] || 0)]))
     .filter(Number.isFinite);
   let [low, high] = range || [Math.min(...edges), Math.max(...edges)];
-  if (percent) high = Math.min(high, 1);
+  if (percent && !range) {
+    // of shares, what is beyond all or nothing is shown only where a mean is there
+    const means = shown.flatMap(line => known(line.y));
+    [low, high] = [Math.max(low, Math.min(0, ...means)), Math.min(high, Math.max(1, ...means))];
+  }
   if (high - low < 1e-9) {
     low -= 0.5;
     high += 0.5;
@@ -74,7 +79,7 @@ function lineChart(
   }
   const X = v => left + ((v - x0) / (x1 - x0)) * (width - left - right);
   const Y = v => top + ((high - v) / (high - low)) * (height - top - bottom);
-  const tell = v => (log ? short(10 ** v) : percent ? `${(100 * v).toFixed(1)} %` : short(v));
+  const tell = v => (log ? short(10 ** v) : q ? tellValue(v, q) : short(v));
   const svg = draw("svg", {
     width,
     height,
@@ -189,7 +194,7 @@ function lineChart(
           "tr",
           {},
           make("td", {}, swatch(line.colour, line.dash), line.name),
-          make("td", {}, tell(v) + (s && !log ? ` ± ${percent ? (100 * s).toFixed(1) : short(s)}` : "")),
+          make("td", {}, tell(v) + (s && !log ? ` ± ${tell(s).replace(" %", "")}` : "")),
         ),
       ),
     );

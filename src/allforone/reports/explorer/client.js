@@ -17,7 +17,7 @@ function showClient() {
     q = quantity();
   $("client-title").textContent = sentence(clientName(i));
   const said = [
-    client.samples > 1 ? `${grouped(client.samples)} training samples` : null,
+    client.size > 1 ? `${grouped(client.size)} training samples` : null,
     frames?.truth ? `true cluster ${frames.truth[i]}` : null,
     frames?.liars.includes(i) ? "it lies, so its own model is not judged in this seed" : null,
   ].filter(Boolean);
@@ -45,13 +45,12 @@ function showClientCurve() {
   const i = chosen.client,
     q = quantity(),
     log = isLog(),
-    percent = q.name === "accuracy",
     n = clientCount();
-  const names = [...new Set([chosen.algorithm, "local", "fedavg"])].filter(name => algorithm(name));
+  const names = [...new Set([chosen.algorithm, inRole("alone"), inRole("shared")])].filter(Boolean);
   const series = names
     .map(name => {
       const progress = data.progress[name],
-        each = progress[q.name].each;
+        each = progress.of[q.name].each;
       const column = packed => progress.round.map((_, at) => unpack(packed)[at * n + i]);
       return {
         name: algorithm(name).label,
@@ -67,11 +66,11 @@ function showClientCurve() {
   lineChart($("client-curve"), {
     series,
     log,
-    percent,
+    q,
     xTitle: axisTitle[chosen.axis],
     yTitle: q.title,
     height: 300,
-    range: percent && series.length ? [floorOf(series), 1.005] : null,
+    range: rangeOf(series, q),
   });
 }
 

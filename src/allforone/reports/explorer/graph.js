@@ -79,7 +79,7 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
         "onclick": () => pick(i),
         "onpointermove": event =>
           tip.show(
-            `${sentence(clientName(i))}: ${count(data.clients[i].samples, "sample")}, cluster ${groups[i]}`,
+            `${sentence(clientName(i))}: ${count(data.clients[i].size, "sample")}, cluster ${groups[i]}`,
             event,
           ),
         "onpointerleave": tip.hide,

@@ -4,9 +4,9 @@ function chooseDefaults() {
   const names = data.algorithms.map(a => a.name),
     shown = names.filter(name => framesOf(name).length);
   if (!names.includes(chosen.algorithm) || (shown.length && !shown.includes(chosen.algorithm)))
-    chosen.algorithm = shown.find(name => name.startsWith("all-for-one")) || shown[0] || names[0];
+    chosen.algorithm = shown.find(name => framesOf(name)[0].similarity) || shown[0] || names[0];
   if (!quantity()) chosen.quantity = data.quantities[0].name;
-  chosen.scale ||= chosen.quantity === "excess_loss" ? "log" : "linear";
+  chosen.scale ||= quantity().powers ? "log" : "linear";
   chooseSeed();
 }
 
@@ -58,7 +58,7 @@ function show(numbers) {
 
 $("quantity").onchange = event => {
   chosen.quantity = event.target.value;
-  chosen.scale = chosen.quantity === "excess_loss" ? "log" : "linear";
+  chosen.scale = quantity().powers ? "log" : "linear";
   showCurves();
   showClient();
   showBenefit();

@@ -40,6 +40,11 @@ function slice(packed, at) {
   return unpack(packed).subarray(at * size, (at + 1) * size);
 }
 
+// A value of a quantity: with the digits that it asks for, or with those that count where it spans orders of magnitude.
+const fixed = (value, q) => (q.percent ? 100 * value : value).toFixed(q.digits);
+const tellValue = (value, q) =>
+  !Number.isFinite(value) ? "–" : q.percent ? `${fixed(value, q)} %` : q.logs ? short(value) : fixed(value, q);
+
 const mean = values => values.reduce((a, b) => a + b, 0) / values.length;
 const deviation = values => {
   const centre = mean(values);

@@ -17,6 +17,8 @@ const chosen = {
 const algorithm = name => data.algorithms.find(a => a.name === name);
 const colour = name => `var(--a${data.algorithms.findIndex(a => a.name === name)})`;
 const dash = name => DASHES[data.algorithms.findIndex(a => a.name === name) % DASHES.length];
+const inRole = role => data.algorithms.find(a => a.role === role)?.name;
+const brief = name => algorithm(name).label.split(" (")[0];
 const quantity = () => data.quantities.find(q => q.name === chosen.quantity);
 const isLog = () => chosen.scale === "log" && quantity().logs;
 const clientName = i => (/^\d+$/.test(data.clients[i].name) ? `client ${data.clients[i].name}` : data.clients[i].name);
@@ -48,10 +50,9 @@ function showHeadline() {
 }
 
 const finalValue = (name, q) => {
-  const whole = data.progress[name][q.name].all;
-  return q.name === "excess_loss" ? 10 ** unpack(whole.log_mean).at(-1) : unpack(whole.mean).at(-1);
+  const whole = data.progress[name].of[q.name].all;
+  return q.powers ? 10 ** unpack(whole.log_mean).at(-1) : unpack(whole.mean).at(-1);
 };
-const tellValue = (value, q) => (q.name === "accuracy" ? `${(100 * value).toFixed(1)} %` : short(value));
 
 function showCards() {
   const name = chosen.algorithm || data.algorithms[0].name,
@@ -67,11 +68,11 @@ function showCards() {
         make("div", {class: "more"}, more),
       ),
     );
-  const others = ["local", "fedavg", "oracle"].filter(other => other !== name && algorithm(other));
+  const others = ["alone", "shared", "told"].map(inRole).filter(other => other && other !== name);
   card(
     `${algorithm(name).label}: ${q.title}`,
     tellValue(finalValue(name, q), q),
-    others.map(other => `${algorithm(other).label.split(" (")[0]} ${tellValue(finalValue(other, q), q)}`).join(" · "),
+    others.map(other => `${brief(other)} ${tellValue(finalValue(other, q), q)}`).join(" · "),
   );
   const gained = gains(name, q);
   if (gained) {
@@ -100,16 +101,16 @@ function showCards() {
     } else card("Clusters found", String(new Set(parts.at(-1)).size), "at the end, by who listened to whom");
   }
   const cost = data.costs[name],
-    alone = data.costs.local;
-  const ratio = alone && name !== "local" ? cost.samples / alone.samples : null;
+    alone = inRole("alone");
+  const ratio = alone && name !== alone ? cost.samples / data.costs[alone].samples : null;
   card(
     "Samples drawn per client",
     grouped(cost.samples),
     ratio === null
       ? "those for estimating similarity included"
       : Math.abs(ratio - 1) < 0.005
-        ? "as many as Local"
-        : `${ratio.toFixed(2)} × those of Local`,
+        ? `as many as ${brief(alone)}`
+        : `${ratio.toFixed(2)} × those of ${brief(alone)}`,
   );
   $("cards").replaceChildren(...cards);
 }
@@ -138,8 +139,7 @@ function showLegend() {
 
 function showCurves() {
   const q = quantity(),
-    log = isLog(),
-    percent = q.name === "accuracy";
+    log = isLog();
   for (const radio of document.getElementsByName("scale")) {
     radio.checked = radio.value === (log ? "log" : "linear");
     radio.disabled = !q.logs;
@@ -148,7 +148,7 @@ function showCurves() {
     .filter(a => !chosen.hidden.has(a.name))
     .map(({name, label}) => {
       const progress = data.progress[name],
-        whole = progress[q.name].all;
+        whole = progress.of[q.name].all;
       return {
         name: label,
         colour: colour(name),
@@ -161,17 +161,20 @@ function showCurves() {
   lineChart($("curves"), {
     series,
     log,
-    percent,
+    q,
     xTitle: axisTitle[chosen.axis],
     yTitle: q.title,
     height: innerWidth < 600 ? 320 : 420,
-    range: percent ? [floorOf(series), 1.005] : null,
+    range: rangeOf(series, q),
   });
 }
 
-// Accuracies begin near chance and rush up; what matters comes after that.
-const floorOf = series =>
-  Math.max(0, Math.min(...series.map(line => line.y[Math.floor((line.y.length - 1) / 6)])) - 0.1);
+// Shares such as an accuracy begin near chance and rush up; what matters comes after that.
+function rangeOf(series, q) {
+  const begin = known(series.map(line => line.y[Math.floor((line.y.length - 1) / 6)]));
+  if (!q.percent || q.lower || !begin.length) return null;
+  return [Math.max(0, Math.min(...begin) - 0.1), Math.max(1, ...known(series.flatMap(line => line.y)))];
+}
 
 function showCosts() {
   const columns = [

@@ -67,7 +67,7 @@ function why(frames, at, i, k) {
       "not known yet",
       `Nothing is known of others before the first round, and who is not known counts as different.`,
     ];
-  if (threshold && r > 0)
+  if (r > 0 && r < threshold)
     return [
       `below ${threshold}`,
       `${sentence(B)}'s gradient at ${A}'s model has similarity ${short(r)} with ${A}'s own: below the threshold λ = ${threshold}, so ${B} does not count.`,

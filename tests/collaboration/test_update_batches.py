@@ -5,12 +5,13 @@ from hypothesis import strategies as st
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.collaboration import Online, continuous, definition, normalised, trusted
-from allforone.collaboration.online import SMOOTHED, _nothing, remember, similarity_and_variance
+from allforone.collaboration import UpdateBatches, continuous, definition, normalised, trusted
+from allforone.collaboration.update_batches import SMOOTHED, _nothing, remember, similarity_and_variance
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, PairStatistics, Stacked
 from allforone.problems import synthetic
-from allforone.runs.training import Run, train
+
+from ..rounds import at, evaluate, train
 
 
 def known(distance, norm, noise):
@@ -24,7 +25,7 @@ def run(problem, algorithm, rounds, seed=3, inner=1, batch_size=None):
     fleet = Stacked(problem, seed=seed, batch_size=batch_size)
     lr = problem.settings.optimizer["lr"]
     optimizer = Optimizer(lambda parameters: torch.optim.SGD(parameters, lr=lr))
-    return train(Run(fleet, algorithm, optimizer, rounds, inner)), fleet
+    return train(fleet, algorithm, optimizer, rounds, inner), fleet
 
 
 @given(st.integers(2, 6), st.integers(0, 10**6))
@@ -47,11 +48,12 @@ def test_nobody_moves_a_client_further_than_its_own_gradient_is_long():
     assert (added.norm(dim=2) <= gradients.norm(dim=1)[:, None] * (1 + 1e-9)).all()
 
 
+@pytest.mark.slow
 def test_statistics_are_unbiased_whatever_the_noise():
     problem = synthetic(seed=5, dimension=3, clients=4, spread=1.0)
     slopes = -2 * torch.stack([client.train.optimum for client in problem.clients])  # ∇R_k(0) with H = I
     fleet = Stacked(problem, seed=1, batch_size=2)
-    found = [fleet.compare(fleet.initial(), step) for step in range(2000)]
+    found = [fleet.compare(fleet.initial(), at(fleet, step)) for step in range(2000)]
     distance, norm, noise = (torch.stack(column) for column in zip(*found, strict=True))
     off = ~torch.eye(4, dtype=torch.bool)
 
@@ -67,9 +69,9 @@ def test_statistics_are_unbiased_whatever_the_noise():
 def test_the_update_pays_for_it_no_sample_is_drawn_for_the_weights():
     problem = synthetic(seed=5, dimension=3, clients=4)
     for size in (1, 2, 3):
-        _, online = run(problem, afo.AllForOne(), 7, batch_size=size)
+        _, together = run(problem, afo.AllForOne(), 7, batch_size=size)
         _, local = run(problem, afo.Local(), 7, batch_size=size)
-        assert online.samples.equal(local.samples)
+        assert together.ledger.samples.equal(local.ledger.samples)
 
 
 def test_the_first_round_is_local_and_every_row_sums_to_one():
@@ -127,9 +129,10 @@ def test_statistics_may_be_refreshed_less_often():
 @pytest.mark.parametrize("wrong", [{"memory": 1.0}, {"memory": -0.1}, {"every": 0}])
 def test_wrong_options_are_refused(wrong):
     with pytest.raises(InputError, match="must be"):
-        Online(**wrong)
+        UpdateBatches(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dimension", "rounds", "target"), [(2, 40, -20), (10, 200, -26)])
 def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
     ends = {}
@@ -138,6 +141,6 @@ def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
             run(synthetic(seed=seed, dimension=dimension), ALGORITHMS[algorithm](), rounds, seed)
             for seed in ((127, 496, 1729, 5, 6) if dimension == 2 else (127, 496))
         ]
-        ends[algorithm] = torch.stack([f.evaluate(r.stacked).excess.clamp(min=1e-28).log10().mean() for r, f in made])
+        ends[algorithm] = torch.stack([evaluate(f, r.stacked).excess.clamp(min=1e-28).log10().mean() for r, f in made])
     assert ends["all-for-one"].mean() <= target
     assert ends["all-for-one"].mean() < ends["local"].mean() - 7

@@ -1,0 +1,55 @@
+"""The training loop and every algorithm ask a fleet for nothing beyond the contract."""
+
+from functools import partial
+
+import pytest
+import torch
+
+from allforone.algorithms import ALGORITHMS, Guarded
+from allforone.fleet import Attack, Attacked, Fleet, Loop, Optimizer, Stacked
+from allforone.problems import hold_out
+from allforone.runs import PYTHON, parse, train
+
+from .models import problem
+
+NAMED = {*Fleet.__annotations__, *(name for name in vars(Fleet) if name[0] != "_")}
+
+
+class ContractOnly:
+    """A fleet of which only what the contract names can be seen, and only the ledger be set."""
+
+    def __init__(self, fleet):
+        object.__setattr__(self, "_fleet", fleet)
+
+    def __getattr__(self, name):
+        assert name in NAMED, f"{name} is not in the contract"
+        return getattr(self._fleet, name)
+
+    def __setattr__(self, name, value):
+        assert name == "ledger", f"{name} may not be set"
+        setattr(self._fleet, name, value)
+
+
+def fleets(subject):
+    options = {"seed": 3, "batch_size": 4, "participation": 0.7}
+    return {
+        "stacked": lambda: Stacked(subject, **options),
+        "loop": lambda: Loop(subject, **options),
+        "attacked": lambda: Attacked(Stacked(subject, **options), Attack("flip", 1)),
+    }
+
+
+@pytest.mark.parametrize("kind", ["stacked", "loop", "attacked"])
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_a_run_needs_the_contract_alone(name, guarded, kind):
+    options = {"samples": 4} if name.startswith("all-for-one-") else {}
+    algorithm = ALGORITHMS[name](**options)
+    algorithm = Guarded(algorithm) if guarded else algorithm
+    subject = hold_out(problem("perceptron", sizes=(25,)), 0.2, seed=3)
+    config = parse({"problem": PYTHON, "rounds": 3, "inner": 2})
+    optimizer = Optimizer(partial(torch.optim.SGD, lr=0.05, momentum=0.9))
+    make = fleets(subject)[kind]
+    ours, theirs = (train(config, subject, fleet, algorithm, optimizer) for fleet in (ContractOnly(make()), make()))
+    assert all(ours.stacked[key].equal(theirs.stacked[key]) for key in theirs.stacked)
+    assert ours.metrics.drop("seconds").equals(theirs.metrics.drop("seconds"))

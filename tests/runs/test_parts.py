@@ -1,0 +1,141 @@
+"""The parts of a run by their names: algorithms of the user's own, and fleets with options."""
+
+import pytest
+
+import allforone as afo
+from allforone.algorithms import ALGORITHMS
+from allforone.errors import InputError
+from allforone.fleet import FLEETS, Loop, Stacked
+from allforone.runs import Choice, Folder, execute, load_algorithm, parse, prepare, resume
+
+QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2}
+OWN = """
+import torch
+import allforone as afo
+from allforone.algorithms import Info
+
+class Careful(afo.Algorithm):
+    name = "careful"
+
+    def __init__(self, share: float = 0.5):
+        self.share = share
+
+    def step(self, state, fleet, round):
+        mix = self.share * torch.eye(len(fleet.roster), dtype=torch.float64)
+        models, optimizer = fleet.descend(state.models, mix, state.optimizer, round)
+        return state._replace(models=models, optimizer=optimizer), Info(mix)
+
+def algorithm(share: float = 0.5):
+    return Careful(share)
+
+made = Careful(0.5)
+number = 3
+nothing = lambda: 3
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(OWN)
+    return path
+
+
+def careful(mine, name):
+    return {"name": f"{mine}:{name}"} if name == "made" else {"name": f"{mine}:{name}", "share": 0.5}
+
+
+@pytest.mark.parametrize("name", ["Careful", "algorithm", "made"])
+def test_an_algorithm_of_the_users_own_is_loaded_as_class_function_or_instance(mine, name):
+    found = load_algorithm(Choice(**careful(mine, name)))
+    assert isinstance(found, afo.Algorithm) and found.share == 0.5 and found.name == "careful"
+    if name != "made":
+        assert load_algorithm(Choice(name=f"{mine}:{name}", share=0.25)).share == 0.25
+
+
+@pytest.mark.parametrize("name", ["Careful", "algorithm", "made"])
+def test_an_algorithm_of_the_users_own_runs_and_resumes(mine, tmp_path, name):
+    run = prepare(parse({**QUICK, "algorithm": careful(mine, name)}))
+
+    def stop(record):
+        if record.number == 1:
+            raise KeyboardInterrupt
+
+    whole = execute(run, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        execute(run, tmp_path / "stopped", on_round=stop)
+    again = resume(tmp_path / "stopped")
+    assert all(again.stacked[key].equal(whole.stacked[key]) for key in whole.stacked)
+    assert Folder.open(tmp_path / "stopped").config["algorithm"] == careful(mine, name)
+    local = execute(prepare(parse({**QUICK, "algorithm": "local"})))
+    assert not all(local.stacked[key].equal(whole.stacked[key]) for key in whole.stacked)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("carefull", {}, "has no 'carefull'; did you mean 'Careful'"),
+        ("Careful", {"shar": 1.0}, "unknown key 'shar'; did you mean 'share'"),
+        ("algorithm", {"share": "half"}, "share: expected number"),
+        ("made", {"share": 1.0}, "is made already, so it takes no options"),
+        ("number", {}, "is a int: it must be an allforone.Algorithm or make one"),
+        ("nothing", {}, "gave int: it must return an allforone.Algorithm"),
+    ],
+)
+def test_an_algorithm_of_the_users_own_that_does_not_fit_is_explained(mine, name, options, said):
+    with pytest.raises(InputError, match=said):
+        load_algorithm(Choice(name=f"{mine}:{name}", **options))
+
+
+def test_an_unknown_algorithm_is_told_the_nearest_and_how_to_give_ones_own():
+    with pytest.raises(InputError, match=r"did you mean 'fedavg'.*or your own as my_file.py:algorithm"):
+        load_algorithm(Choice(name="fedavgg"))
+    with pytest.raises(InputError, match=r"nowhere.py: no such file; your own algorithm is given as"):
+        load_algorithm(Choice(name="nowhere.py:algorithm"))
+
+
+@pytest.mark.parametrize("name", FLEETS)
+def test_a_fleet_is_given_by_its_name_alone_or_with_options(name):
+    alone, choice = (parse({**QUICK, "fleet": fleet}) for fleet in (name, {"name": name}))
+    assert alone == choice and alone.plain()["fleet"] == {"name": name}
+
+
+def test_the_fleet_that_is_named_is_made():
+    for name, kind in (("stacked", Stacked), ("loop", Loop)):
+        fleet, _ = prepare(parse({**QUICK, "fleet": {"name": name}})).assemble()
+        assert type(fleet) is kind
+
+
+@pytest.mark.parametrize(
+    ("fleet", "said"),
+    [
+        ("staked", "unknown fleet 'staked'; did you mean 'stacked'"),
+        ({"name": "looop"}, "unknown fleet 'looop'; did you mean 'loop'"),
+        ({"name": "stacked", "adress": "here"}, r"fleet stacked: unknown key 'adress'; known: \(it takes no options\)"),
+        ({"name": "stacked", "batch_size": 3}, r"fleet stacked: unknown key 'batch_size'"),
+    ],
+)
+def test_an_unknown_fleet_and_unknown_options_of_one_are_refused_with_a_suggestion(tmp_path, fleet, said):
+    with pytest.raises(InputError, match=said):
+        prepare(parse({**QUICK, "fleet": fleet})).check()
+    with pytest.raises(InputError, match=said):
+        execute(prepare(parse({**QUICK, "fleet": fleet})), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_a_fleet_reach_it(monkeypatch):
+    class Remote(Stacked):
+        def __init__(self, problem, *, address: str = "here", **options):
+            super().__init__(problem, **options)
+            self.address = address
+
+    monkeypatch.setitem(FLEETS, "remote", Remote)
+    fleet, _ = prepare(parse({**QUICK, "fleet": {"name": "remote", "address": "there"}})).assemble()
+    assert fleet.address == "there"
+    with pytest.raises(InputError, match="unknown key 'adress'; did you mean 'address'"):
+        prepare(parse({**QUICK, "fleet": {"name": "remote", "adress": "there"}})).check()
+
+
+def test_every_algorithm_by_name_is_an_algorithm():
+    for name in ALGORITHMS:
+        assert load_algorithm(Choice(name=name)).name == name
