@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ..fleet import Look
 from .similarity import Memory
 from .simplex import least_quadratic
 
@@ -34,19 +35,9 @@ SMALLEST = 1e-40
 LEAST_CURVATURE = 0.003
 
 
-class Answers(NamedTuple):
-    """What the clients say at each other's models: [N, N], row i is about client i's model. NaN: not asked."""
-
-    distance: Tensor  #: ‖ḡ_k(θ_i) − ḡ_i(θ_i)‖²
-    norm: Tensor  #: ‖ḡ_k(θ_i)‖²
-    noise: Tensor  #: V, the variance of ḡ_k(θ_i)
-    halves: Tensor  #: [N, N, 2, s], the means over the halves of k's samples, sketched
-
-
 class Setting(NamedTuple):
-    """What the weights depend on besides the answers."""
+    """What the weights depend on besides the look."""
 
-    read: Tensor  #: [N], m_k, samples behind an answer
     batch: Tensor  #: [N], b_k, samples of an update
     rarity: Tensor  #: [N], 1/n_k; 0 of a stream
 
@@ -58,10 +49,10 @@ def nothing(n: int, sketch: int) -> Memory:
     return {**tables, **rows, "difference": torch.zeros(n, n, sketch, dtype=torch.float64)}
 
 
-def remember(memory: Memory, answers: Answers, setting: Setting) -> Memory:
+def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
     """Sizes, noise and differences with those of now; what was not asked stays as it was."""
-    norm = answers.norm
-    met = norm.isfinite() & answers.noise.isfinite() & (norm.diagonal().isfinite())[:, None]
+    norm = look.norm
+    met = norm.isfinite() & look.noise.isfinite() & (norm.diagonal().isfinite())[:, None]
     here = met.diagonal()
     largest = torch.where(met, norm, 0).amax(1)
     size = norm.maximum(SMALLEST * largest[:, None]).clamp(min=1e-300).nan_to_num(1.0)
@@ -75,11 +66,11 @@ def remember(memory: Memory, answers: Answers, setting: Setting) -> Memory:
     log_size = smoothed("size", own, fresh.diagonal(), here)
     ratio = smoothed("ratio", size.log() - own[:, None], fresh, met)
     unit, relative = log_size.exp()[:, None], ratio.exp()  # S_i and S_ik/S_i
-    noise = answers.noise / unit  # of the mean over m samples
+    noise = look.noise / unit  # of the mean over m samples
     shrunk = torch.where(fresh.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
     certain = 1 / (1 + relative)  # ω S_i: differences of small gradients count more
-    left = (noise * (1 - setting.read * setting.rarity).clamp(min=0)).nan_to_num()
-    differences = answers.halves.mean(2)
+    left = (noise * (1 - look.read * setting.rarity).clamp(min=0)).nan_to_num()
+    differences = look.halves.mean(2)
     differences = (differences - differences.diagonal().T[:, None]) / unit.sqrt()[..., None]
     kept = DIFFERENCE_KEPT
 
@@ -91,7 +82,7 @@ def remember(memory: Memory, answers: Answers, setting: Setting) -> Memory:
     return {
         "size": log_size,
         "ratio": ratio,
-        "noise": updated("noise", NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * setting.read / relative),
+        "noise": updated("noise", NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * look.read / relative),
         "seen": updated("seen", NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT)),
         "difference": updated(
             "difference",
@@ -104,13 +95,13 @@ def remember(memory: Memory, answers: Answers, setting: Setting) -> Memory:
     }
 
 
-def curvature(memory: Memory, answers: Answers, points: Tensor, apart: Tensor, step: float) -> tuple[Memory, Tensor]:
+def curvature(memory: Memory, look: Look, points: Tensor, apart: Tensor, step: float) -> tuple[Memory, Tensor]:
     """κ_i for ηβ, from how client i's own gradient differs between models: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide.
 
     points: [N, s], the models, sketched; apart: [N, N], ‖θ_i − θ_j‖²; step: η. Products of the two halves are free of
     their noise.
     """
-    mine = answers.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
+    mine = look.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
     change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine).nan_to_num()
     way = points[:, None] - points
     known = (apart > 0) & mine.isfinite().all((2, 3)) & mine.isfinite().all((2, 3)).diagonal()[:, None]
@@ -149,7 +140,7 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
     root = bias.sqrt()
     products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
-    care = (kappa[:, None] / setting.batch)
+    care = kappa[:, None] / setting.batch
     least = care.diagonal()[:, None] * own + rarity * least_noise
     cost = torch.where(itself, least, ((care + rarity) * noise).maximum(least))
     return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
@@ -163,3 +154,20 @@ def least_error(terms: Terms) -> Tensor:
     weights = least_quadratic(forms, terms.allowed)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
+
+
+def trusted_reach(weights: Tensor, memory: Memory, look: Look, setting: Setting) -> Tensor:
+    """w_ik = α_ik √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊), the rest to oneself: what a partner may add to a step is bounded.
+
+    ρ_i is one's own squared gradient, now or smoothed; on finite data, where one's own vanishes near interpolation, at
+    least the median of the distances.
+    """
+    itself = torch.eye(len(weights), dtype=torch.bool)
+    own = look.norm.diagonal()[:, None]
+    middle = torch.where(itself, own, look.distance).nanmedian(1, keepdim=True).values
+    reach = own.maximum(memory["size"].exp()[:, None])
+    reach = torch.where(setting.rarity[:, None] > 0, reach.maximum(middle), reach)
+    beyond = look.distance - 2 * look.noise.diagonal()[:, None]
+    share = torch.where(beyond > reach, reach / beyond.clamp(min=1e-300), 1).sqrt()
+    kept = torch.where(itself | ~look.distance.isfinite(), 0, weights * share.nan_to_num())
+    return kept + torch.diag(1 - kept.sum(1))

@@ -13,6 +13,7 @@ from .base import (
     Direction,
     Evaluation,
     Ledger,
+    Look,
     Member,
     NewLosses,
     PairStatistics,
@@ -23,9 +24,10 @@ from .base import (
 from .batches import Batches
 from .judge import Judge
 from .memory import keep_freed_memory
-from .models import Models, stack
+from .models import Models, row, stack
 from .optimizer import Optimizer
 from .passes import Passes
+from .sketch import Sketch, sketch
 
 Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
@@ -104,6 +106,15 @@ class InProcess(ABC):
         least = 2 if self.passes.moves_buffers else 1
         return self.batches.to_compare(round.present, round.steps.start, samples, least)
 
+    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
+        least = 2 if self.passes.moves_buffers else 1
+        batches = self.batches.to_look_at(round.present, round.steps, samples, least)
+        return self.looked(models, batches, round.steps.start, sketch)
+
+    @abstractmethod
+    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+        """What clients say on these batches, each in halves; NaN of clients without one."""
+
     @abstractmethod
     def mixed_gradients(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         """`gradients` of those who are there."""
@@ -115,6 +126,12 @@ class InProcess(ABC):
     @abstractmethod
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         """[M, P], the gradient of one client on one batch at every model: what it would send."""
+
+    def sketch(self, size: int) -> Sketch:
+        """Of gradients, and of models."""
+        return sketch(
+            sum(tensor.numel() for name, tensor in row(self.initial(), 0).items() if name in self.trained), size
+        )
 
     def losses(self, models: Models, round: Round) -> Tensor:
         return self.judge.losses(models, round.present, round.steps)
