@@ -25,6 +25,7 @@ def test_every_algorithm_keeps_the_contract(name, model):
     check_algorithm(made(name), small_problem(model))
 
 
+@pytest.mark.slow
 def test_a_guarded_algorithm_keeps_the_contract():
     check_algorithm(Guarded(afo.AllForOne()), hold_out(small_problem(), 0.3, 0))
 

@@ -1,7 +1,8 @@
 """Checks for algorithms and fleets from outside: what every one of ours keeps, in one call for a test of yours.
 
-def test_my_algorithm_keeps_the_contract():
-    allforone.testing.check_algorithm(MyAlgorithm())
+Example:
+    >>> from allforone import Local, testing
+    >>> testing.check_algorithm(Local())
 """
 
 import tempfile
@@ -20,6 +21,8 @@ from .describe import described
 from .fleet import Fleet, Loop, Optimizer, Round, Stacked
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
+
+__all__ = ["ContractOnly", "check_algorithm", "check_fleet", "small_problem", "with_batch_norm"]
 
 #: Momentum and decay move a model whose gradient is 0, so that forgetting an absent client shows.
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.1)

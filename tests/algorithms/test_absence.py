@@ -73,6 +73,7 @@ def test_three_pairs_are_not_three_clients(fleet):
     assert (part[1] == 0).all() and (part[:, 1] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [WgaBc(), Apfl(), Ifca(), CoBo(), FedAvg(finetune=2)])
 def test_presence_is_decided_once_in_a_round(algorithm):
     fleet = Stacked(small_problem(), seed=3, participation=0.5)

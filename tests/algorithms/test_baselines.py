@@ -8,8 +8,10 @@ import torch.nn.functional as F
 from torch import nn
 
 import allforone as afo
+from allforone import algorithms
 from allforone.algorithms import ALGORITHMS, Apfl, CoBo, Ditto, FedAvg, Ifca, Local, WgaBc, advance
 from allforone.fleet import Loop, Optimizer, Stacked
+from allforone.paper import as_published
 
 from ..fleet.models import problem
 from ..rounds import at, evaluate, go_on, play
@@ -218,29 +220,26 @@ def test_the_bias_correction_drives_the_bias_to_zero_on_a_quadratic():
     assert evaluate(fleet, uncorrected.models).excess.min() > 0.1
 
 
-@pytest.mark.skip(reason="moved")
-@pytest.mark.parametrize("algorithm", [Ditto, CoBo])
-def test_as_published_the_penalty_is_never_applied(algorithm):
-    published = train(algorithm(penalty=5.0, as_published=True))[0]
+@pytest.mark.parametrize("name", ["Ditto", "CoBo"])
+def test_as_published_the_penalty_is_never_applied(name):
+    published = train(getattr(as_published, name)())[0]
     assert exactly_same(published, train(Local())[0])
-    assert not same(train(algorithm(penalty=5.0))[0], published)
+    assert not same(train(getattr(algorithms, name)(penalty=5.0))[0], published)
 
 
-@pytest.mark.skip(reason="moved")
 def test_as_published_wga_bc_is_local_on_streams_and_almost_deaf_to_its_own_gradient_on_data():
     stream = afo.synthetic(seed=3, clients=4)
     plain = partial(torch.optim.SGD, lr=0.1)
-    published, local = (train(a, stream, make=plain)[0] for a in (WgaBc(as_published=True), Local()))
+    published, local = (train(a, stream, make=plain)[0] for a in (as_published.WgaBc(), Local()))
     assert exactly_same(published, local)
-    _, info, _ = train(WgaBc(as_published=True))  # 4 clients of 12 samples each
+    _, info, _ = train(as_published.WgaBc())  # 4 clients of 12 samples each
     torch.testing.assert_close(info.weights.diagonal(), torch.full((4,), 1 / 12).double())
     assert info.weights[0, 1:].tolist() == pytest.approx([11 / 12 / 16] * 3)
     assert info.weights.sum(1).max() < 0.3
 
 
-@pytest.mark.skip(reason="moved")
 def test_as_published_apfl_fixes_the_mixture_at_one_minus_the_step():
-    state, _, _ = train(Apfl(as_published=True))
+    state, _, _ = train(as_published.Apfl())
     assert state.own["mixture"].tolist() == pytest.approx([0.95] * 4)
 
 

@@ -26,6 +26,7 @@ def command(*arguments):
     return f"from allforone.cli import main; sys.argv = {['allforone', *arguments]!r}; main()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -58,6 +58,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorit
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more",
     [

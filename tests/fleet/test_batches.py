@@ -49,6 +49,7 @@ def counted(model, fleet, count=3, size=4):
     return made, data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
 @pytest.mark.parametrize("fleet", [Stacked, Loop])

@@ -39,6 +39,7 @@ def fleets(subject):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stacked", "loop", "attacked"])
 @pytest.mark.parametrize("guarded", [False, True])
 @pytest.mark.parametrize("name", ALGORITHMS)

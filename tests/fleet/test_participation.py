@@ -75,6 +75,7 @@ def test_weights_among_those_present_keep_their_sum():
     assert (among[:, 1] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_lives_with_absence_and_the_record_tells_who_was_there(algorithm):
     options = {"samples": 4} if algorithm.startswith("all-for-one-") else {}

@@ -142,7 +142,7 @@ def test_clients_absent_in_the_last_round_count_with_what_is_last_known_of_them(
 @pytest.mark.slow
 def test_a_client_that_was_never_judged_is_left_out_of_table_page_and_figures(open_page, invented_run, tmp_path):
     unknown = {"loss": [0.5, None, 0.7, 0.9], "accuracy": [None, None, 0.5, 0.7], "auc": [None] * 4}
-    readings = {"accuracy": {"percent": True}, "auc": {}}
+    readings = {"accuracy": {"percent": True, "digits": 1}, "auc": {}}
     runs = [
         invented_run("all-for-one", metrics=readings, columns=unknown, tables=("similarity",)),
         invented_run("local", metrics=readings, columns={**unknown, "accuracy": [None] * 4}),

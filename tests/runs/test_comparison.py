@@ -122,7 +122,6 @@ def test_synthetic_has_excess_loss_and_no_accuracy(cli, tmp_path):
     assert rows["local"]["log10_excess_loss"]["std"] == pytest.approx(logs.std(ddof=0))
 
 
-@pytest.mark.skip(reason="moved")
 def test_an_algorithm_is_compared_with_what_its_authors_published(cli, tmp_path):
     code, printed, err = cli(
         "compare",
@@ -134,14 +133,14 @@ def test_an_algorithm_is_compared_with_what_its_authors_published(cli, tmp_path)
         "--seeds",
         "1,",
         "--algorithms",
-        "local,ditto,ditto:as_published=true",
+        "local,ditto,ditto-as-published",
         "--out",
         tmp_path / "out",
     )
     assert code == 0, err
-    assert "ditto:as_published=true" in printed
+    assert "ditto-as-published" in printed
     rows = json.loads((tmp_path / "out" / "summary.json").read_text())["algorithms"]
-    assert rows["ditto:as_published=true"]["test_loss"] == rows["local"]["test_loss"] != rows["ditto"]["test_loss"]
+    assert rows["ditto-as-published"]["test_loss"] == rows["local"]["test_loss"] != rows["ditto"]["test_loss"]
     assert cli("report", tmp_path / "out")[0] == 0
 
 

@@ -6,7 +6,7 @@ import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.errors import InputError
 from allforone.fleet import FLEETS, Loop, Stacked
-from allforone.runs import Choice, Folder, execute, load_algorithm, parse, prepare, resume
+from allforone.runs import Choice, Folder, execute, load_algorithm, parse, prepare, resume, run
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2}
 OWN = """
@@ -129,7 +129,7 @@ def test_options_of_a_fleet_reach_it(monkeypatch):
             super().__init__(problem, **options)
             self.address = address
 
-    monkeypatch.setitem(FLEETS, "remote", Remote)
+    monkeypatch.setattr(run, "FLEETS", {**FLEETS, "remote": Remote})
     fleet, _ = prepare(parse({**QUICK, "fleet": {"name": "remote", "address": "there"}})).assemble()
     assert fleet.address == "there"
     with pytest.raises(InputError, match="unknown key 'adress'; did you mean 'address'"):

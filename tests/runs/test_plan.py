@@ -5,7 +5,9 @@ import torch
 
 from allforone.errors import InputError
 from allforone.fleet import FLEETS
-from allforone.runs import Folder, compare, plan
+from allforone.runs import Folder, compare, plan, run
+
+pytestmark = pytest.mark.slow
 
 DIGITS = {"problem": {"name": "digits", "clients": 4}, "rounds": 3}
 SYNTHETIC = {"problem": {"name": "synthetic", "clients": 4}, "rounds": 3}
@@ -16,8 +18,7 @@ def no_fleet(monkeypatch):
     def made(*given, **options):
         raise AssertionError("a fleet was made")
 
-    for name in FLEETS:
-        monkeypatch.setitem(FLEETS, name, made)
+    monkeypatch.setattr(run, "FLEETS", dict.fromkeys(FLEETS, made))
 
 
 @pytest.mark.parametrize("base", [DIGITS, {**DIGITS, "guard": True}, {**DIGITS, "attack": "flip:1"}, SYNTHETIC])

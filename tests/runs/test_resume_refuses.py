@@ -14,6 +14,8 @@ import allforone as afo
 from allforone.algorithms import Ditto, FedAvg, Local
 from allforone.runs import Folder, execute, parse, prepare, resume
 
+pytestmark = pytest.mark.slow
+
 
 def sites(count=3, names=("north", "south", "west"), **options):
     random = torch.Generator().manual_seed(0)

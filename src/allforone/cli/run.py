@@ -72,14 +72,12 @@ def resume(
 
     Example: allforone resume out/digits-all-for-one-binary-127
     """
-    from ..runs import PYTHON, Folder
+    from ..runs import Folder
     from ..runs import resume as resume_run
 
     folder = Folder.open(run)
     if folder.finished:
         raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
-    if folder.config["problem"]["name"] == PYTHON:
-        raise InputError(f"{run}: started from Python; go on there with train(..., out='{run}', resume=True)")
     rounds, metrics = int(folder.config["rounds"]), folder.config.get("metrics")
     with stoppable(f"allforone resume {run}"), watched(run, rounds, metrics, tensorboard) as on_round:
         resume_run(run, on_round)

@@ -49,9 +49,9 @@ def named(metrics: Mapping[str, Metric | Callable[[Tensor, Tensor], Tensor | flo
     """The same metrics, of which plain functions are made metrics where higher is better."""
     found = {}
     for name, metric in metrics.items():
-        if not isinstance(name, str) or name in RESERVED or not re.fullmatch(r"[\w .()%/@-]+", name):
-            taken = f"letters, numbers and spaces, but for {', '.join(RESERVED)}, which are taken"
-            raise InputError(f"metrics: {name!r} cannot be a metric's name; give one of {taken}")
+        if not isinstance(name, str) or name in RESERVED or not re.fullmatch(r"[^,\"\x00-\x1f]+", name):
+            taken = f"without commas, quotes and line breaks, and none of {', '.join(RESERVED)}"
+            raise InputError(f"metrics: {name!r} cannot be a metric's name; give one {taken}")
         if not callable(metric):
             raise InputError(f"metrics: {name} is {metric!r}: give a function of (outputs, targets), or afo.Metric(…)")
         found[name] = metric if isinstance(metric, Metric) else Metric(metric)

@@ -62,6 +62,9 @@ class Folder:
                 f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
                 "another folder, or the settings in its config.yaml"
             )
+        done = folder.metrics()["round"].max() if (folder.path / "metrics.csv").exists() else 0
+        if isinstance(done, int) and done > config["rounds"]:
+            raise InputError(f"{path} has {done} rounds already, which is more than {config['rounds']}")
         folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
         return folder
 

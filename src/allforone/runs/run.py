@@ -60,7 +60,7 @@ class Run:
         config, problem, algorithm = self.config, self.problem, self.algorithm
         if config.guard:
             problem = hold_out(problem, HELD_OUT, config.seed)
-            algorithm = algorithm if isinstance(algorithm, Local | Guarded) else Guarded(algorithm)
+            algorithm = algorithm if isinstance(algorithm, Local) else Guarded(algorithm)
         fleet = known(FLEETS, config.fleet.name, "fleet")(
             problem,
             seed=config.seed,
@@ -78,6 +78,8 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     given = given or Given()
     problem = given.problem or load_problem(config.problem, config.seed)
     algorithm = given.algorithm or load_algorithm(_with_defaults(config.algorithm, problem))
+    if isinstance(algorithm, Guarded):
+        raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
     optimizer, config = _optimizer(config, given)
     identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
@@ -164,5 +166,7 @@ def execute(run: Run, out: Path | None = None, *, resume: bool = False, on_round
 def resume(path: Path, on_round: OnRound | None = None) -> Result:
     """Go on with a run where its folder left off; the result is that of a run never interrupted."""
     folder = Folder.open(path)
+    if folder.config["problem"]["name"] == PYTHON:
+        raise InputError(f"{path}: started from Python; go on there with train(..., out='{path}', resume=True)")
     run = prepare(parse(folder.config, str(folder.path / "config.yaml")))
     return execute(run, path, resume=True, on_round=on_round)
