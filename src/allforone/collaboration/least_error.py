@@ -1,9 +1,9 @@
 """The weights of least error: bias², as far as it is known, plus the noise that is left.
 
 A step's progress is at least η/2 (‖∇R_i‖² − bias² − ηβ·noise), and a model trained on few samples errs by σ²/n besides.
-So client i takes the weights α with the least ‖Σ_k α_k Δ_ik‖² + Σ_k α_k² (ηβ/b + 1/n_k) σ_k², where Δ_ik = ∇R_k(θ_i) −
-∇R_i(θ_i). At α = e_i that is the error of training alone, at equal weights that of averaging, inside the true cluster
-the oracle's; the least is never above any of them, as far as the estimates hold.
+So client i takes the weights α with the least ‖Σ_k α_k Δ_ik‖² + Σ_k α_k² (ηβ/b_k + 1/n_k) σ_k², where
+Δ_ik = ∇R_k(θ_i) − ∇R_i(θ_i). At α = e_i that is the error of training alone, at equal weights that of averaging, inside
+the true cluster the oracle's; the least is never above any of them, as far as the estimates hold.
 
 Everything of row i is in units of client i's own squared gradient S_i, so that nothing depends on its scale.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..fleet import Look
+from ..fleet import Look, Roster
 from .similarity import Memory
 from .simplex import least_quadratic
 
@@ -36,76 +36,82 @@ LEAST_CURVATURE = 0.003
 
 
 class Setting(NamedTuple):
-    """What the weights depend on besides the look."""
+    """What the weights depend on besides what is seen: of each client [N]."""
 
-    batch: Tensor  #: [N], b_k, samples of an update
-    rarity: Tensor  #: [N], 1/n_k; 0 of a stream
+    batch: Tensor  #: b_k, samples of an update
+    rarity: Tensor  #: 1/n_k; 0 of a stream
+
+    @classmethod
+    def of(cls, roster: Roster, batch_size: int) -> "Setting":
+        sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
+        return cls(sizes.clamp(max=batch_size), 1 / sizes)
 
 
 def nothing(n: int, sketch: int) -> Memory:
+    """What is remembered before the first refresh."""
     table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
-    tables = dict.fromkeys(("ratio", "noise", "seen", "weight", "spread"), table)
-    rows = dict.fromkeys(("size", "rise", "run"), row)
-    return {**tables, **rows, "difference": torch.zeros(n, n, sketch, dtype=torch.float64)}
+    return {
+        "size": row,  # ln S_i, smoothed
+        "last": row,  # ln of the squared gradient at the last look
+        "ratio": table,  # ln S_ik/S_i, smoothed
+        "noise": table,  # of one sample of k, in units of S_ik
+        "seen": table,  # the weight of that noise
+        "difference": torch.zeros(n, n, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
+        "weight": table,  # Σ ω, in units of 1/S_i
+        "spread": table,  # Σ ω² of the noise of x, in units of 1/S_i
+        "rise": row,
+        "run": row,
+    }
 
 
 def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
-    """Sizes, noise and differences with those of now; what was not asked stays as it was."""
-    norm = look.norm
-    met = norm.isfinite() & look.noise.isfinite() & (norm.diagonal().isfinite())[:, None]
-    here = met.diagonal()
-    largest = torch.where(met, norm, 0).amax(1)
-    size = norm.maximum(SMALLEST * largest[:, None]).clamp(min=1e-300).nan_to_num(1.0)
-    fresh = memory["seen"] == 0
+    """Sizes, noise and differences with those of now; what was not asked stays as it was.
+
+    Averaging differences as vectors, instead of squared distances, is what tells a twin from a stranger under noise.
+    """
+    met = look.norm.isfinite() & look.noise.isfinite()
+    met = met & met.diagonal()[:, None]
+    largest = torch.where(met, look.norm, 0).amax(1, keepdim=True)
+    size = look.norm.maximum(SMALLEST * largest).clamp(min=1e-300)
+    new = memory["seen"] == 0
 
     def smoothed(name: str, now: Tensor, first: Tensor, known: Tensor) -> Tensor:
         kept = torch.where(first, now, SIZE_KEPT * memory[name] + (1 - SIZE_KEPT) * now)
         return torch.where(known, kept, memory[name])
 
     own = size.diagonal().log()
-    log_size = smoothed("size", own, fresh.diagonal(), here)
-    ratio = smoothed("ratio", size.log() - own[:, None], fresh, met)
-    unit, relative = log_size.exp()[:, None], ratio.exp()  # S_i and S_ik/S_i
-    noise = look.noise / unit  # of the mean over m samples
-    shrunk = torch.where(fresh.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
-    certain = 1 / (1 + relative)  # ω S_i: differences of small gradients count more
-    left = (noise * (1 - look.read * setting.rarity).clamp(min=0)).nan_to_num()
-    differences = look.halves.mean(2)
-    differences = (differences - differences.diagonal().T[:, None]) / unit.sqrt()[..., None]
-    kept = DIFFERENCE_KEPT
-
-    def updated(name: str, now: Tensor) -> Tensor:
-        known = met if now.dim() == 2 else met[..., None]
-        return torch.where(known, now, memory[name])
-
-    past = {name: memory[name] for name in ("difference", "weight", "spread")}
-    return {
-        "size": log_size,
-        "ratio": ratio,
-        "noise": updated("noise", NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * look.read / relative),
-        "seen": updated("seen", NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT)),
-        "difference": updated(
-            "difference",
-            kept * past["difference"] * shrunk.sqrt()[..., None] + certain[..., None] * differences.nan_to_num(),
-        ),
-        "weight": updated("weight", kept * past["weight"] * shrunk + certain),
-        "spread": updated("spread", kept**2 * past["spread"] * shrunk + certain**2 * (left.diagonal()[:, None] + left)),
-        "rise": memory["rise"],
-        "run": memory["run"],
+    log_size = smoothed("size", own, new.diagonal(), met.diagonal())
+    ratio = smoothed("ratio", size.log() - own[:, None], new, met)
+    unit, relative = log_size.exp()[:, None], ratio.exp()
+    grown = torch.where(new.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
+    certain = 1 / (1 + relative)  # ω S_i: differences between small gradients count more
+    noise = look.noise / unit
+    left = noise * (1 - look.read * setting.rarity).clamp(min=0)  # who shows all of its data shows no chance
+    mean = look.halves.mean(2)
+    x = (mean - mean.diagonal().T[:, None]) / unit.sqrt()[..., None]
+    now = {
+        "noise": NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * look.read / relative,
+        "seen": NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT),
+        "difference": DIFFERENCE_KEPT * grown.sqrt()[..., None] * memory["difference"] + certain[..., None] * x,
+        "weight": DIFFERENCE_KEPT * grown * memory["weight"] + certain,
+        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (left.diagonal()[:, None] + left),
     }
+    kept = {name: torch.where(met if t.dim() == 2 else met[..., None], t, memory[name]) for name, t in now.items()}
+    last = torch.where(met.diagonal(), own, memory["last"])
+    return {**memory, **kept, "size": log_size, "last": last, "ratio": ratio}
 
 
-def curvature(memory: Memory, look: Look, points: Tensor, apart: Tensor, step: float) -> tuple[Memory, Tensor]:
+def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[Memory, Tensor]:
     """κ_i for ηβ, from how client i's own gradient differs between models: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide.
 
-    points: [N, s], the models, sketched; apart: [N, N], ‖θ_i − θ_j‖²; step: η. Products of the two halves are free of
-    their noise.
+    points: [N, s], the models, sketched; step: η. Products of the two halves are free of their noise.
     """
     mine = look.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
-    change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine).nan_to_num()
+    change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine)
     way = points[:, None] - points
-    known = (apart > 0) & mine.isfinite().all((2, 3)) & mine.isfinite().all((2, 3)).diagonal()[:, None]
-    length = torch.where(known, apart, torch.inf)
+    apart = way.square().sum(2)
+    length = torch.where((apart > 0) & change.isfinite().all(3).all(2), apart, torch.inf)
+    change = change.nan_to_num()
     rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / length
     run = (way * change.mean(2)).sum(2) / length
     rise, run = (CURVATURE_KEPT * memory[name] + now.sum(1) for name, now in (("rise", rise), ("run", run)))
@@ -114,30 +120,30 @@ def curvature(memory: Memory, look: Look, points: Tensor, apart: Tensor, step: f
 
 
 class Terms(NamedTuple):
-    """What the weights weigh up, in units of S_i: [N, N] but for `gram`."""
+    """What is weighed up, in units of S_i."""
 
-    bias: Tensor  #: ‖Δ_ik‖², as far as it is known
+    bias: Tensor  #: [N, N], ‖Δ_ik‖², as far as it is known
     gram: Tensor  #: [N, N, N], ⟨Δ_ik, Δ_il⟩
-    cost: Tensor  #: (κ_i/b + 1/n_k) σ_k², what a unit of squared weight costs
-    allowed: Tensor  #: whether k may be a partner of i
+    cost: Tensor  #: [N, N], (κ_i/b_k + 1/n_k) σ_k²: what a unit of squared weight costs
+    allowed: Tensor  #: [N, N], whether k may be a partner of i
 
 
 def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
     """Bias and noise of every partner, from what is remembered."""
-    itself = torch.eye(len(kappa), dtype=torch.bool)
-    relative, rarity = memory["ratio"].exp(), setting.rarity
+    itself, rarity = torch.eye(len(kappa), dtype=torch.bool), setting.rarity
+    relative, met = memory["ratio"].exp(), memory["seen"] > 0
     raw = relative * memory["noise"] / memory["seen"].clamp(min=1e-12)  # of one sample
     own = raw.diagonal()[:, None]
     noise = raw.maximum(own)
-    others = torch.where(itself | (memory["seen"] == 0), torch.inf, raw).amin(1, keepdim=True)
+    others = torch.where(met & ~itself, raw, torch.inf).amin(1, keepdim=True)
     least_noise = own.maximum(torch.where(others.isfinite(), others, 0))  # one's own vanishes near interpolation
-    allowed = itself | ((memory["weight"] > 0) & (relative > IDLE))
-    mean = memory["difference"] / memory["weight"].clamp(min=1e-150)[..., None]
-    chance = memory["spread"] / memory["weight"].clamp(min=1e-150).square() + (rarity[:, None] + rarity) * noise
+    allowed = itself | (met & (relative > IDLE))
+    weight = memory["weight"].clamp(min=1e-150)
+    mean = memory["difference"] / weight[..., None]
+    chance = memory["spread"] / weight.square() + (rarity[:, None] + rarity) * noise  # of two samples of one population
     length = mean.square().sum(2)
     bias = torch.where(allowed & ~itself, (length - chance).clamp(min=0), 0)
-    shrunk = (bias / length.clamp(min=1e-300))[..., None] * mean
-    root = bias.sqrt()
+    shrunk, root = (bias / length.clamp(min=1e-300))[..., None] * mean, bias.sqrt()
     products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
     care = kappa[:, None] / setting.batch
@@ -156,11 +162,11 @@ def least_error(terms: Terms) -> Tensor:
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
 
 
-def trusted_reach(weights: Tensor, memory: Memory, look: Look, setting: Setting) -> Tensor:
+def bounded(weights: Tensor, memory: Memory, look: Look, setting: Setting) -> Tensor:
     """w_ik = α_ik √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊), the rest to oneself: what a partner may add to a step is bounded.
 
-    ρ_i is one's own squared gradient, now or smoothed; on finite data, where one's own vanishes near interpolation, at
-    least the median of the distances.
+    ρ_i is one's own squared gradient, now or smoothed; on finite data, where that vanishes near interpolation, at least
+    the median distance.
     """
     itself = torch.eye(len(weights), dtype=torch.bool)
     own = look.norm.diagonal()[:, None]

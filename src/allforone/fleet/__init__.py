@@ -20,6 +20,7 @@ from .in_process import InProcess, Participation
 from .loop import Loop
 from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
+from .sketch import Sketch, sketch
 from .stacked import Compiled, Stacked
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Roster",
     "Round",
     "Schedule",
+    "Sketch",
     "Stacked",
     "among_present",
     "by_row",
@@ -53,6 +55,7 @@ __all__ = [
     "plus",
     "repeat",
     "row",
+    "sketch",
     "stack",
     "where_rows",
 ]

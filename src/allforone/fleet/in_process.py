@@ -24,7 +24,7 @@ from .base import (
 from .batches import Batches
 from .judge import Judge
 from .memory import keep_freed_memory
-from .models import Models, row, stack
+from .models import Models, stack
 from .optimizer import Optimizer
 from .passes import Passes
 from .sketch import Sketch, sketch
@@ -128,10 +128,8 @@ class InProcess(ABC):
         """[M, P], the gradient of one client on one batch at every model: what it would send."""
 
     def sketch(self, size: int) -> Sketch:
-        """Of gradients, and of models."""
-        return sketch(
-            sum(tensor.numel() for name, tensor in row(self.initial(), 0).items() if name in self.trained), size
-        )
+        """Of gradients of that many numbers."""
+        return sketch(sum(self.passes.module.get_parameter(name).numel() for name in self.trained), size)
 
     def losses(self, models: Models, round: Round) -> Tensor:
         return self.judge.losses(models, round.present, round.steps)

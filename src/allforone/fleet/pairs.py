@@ -23,8 +23,7 @@ def statistics(own: list[Tensor], others: Iterable[list[Tensor]]) -> tuple[Tenso
 
 
 def looks(own: list[Tensor], others: Iterable[list[Tensor]], sketch: Sketch) -> tuple[Tensor, ...]:
-    """A row of what was seen: distance, norm, noise and sketched halves, from the halves of the model's owner and of each
-    client."""
+    """A row of what was seen: distance, norm, noise and sketched halves, from the owner's halves and each client's."""
     mean_own = (own[0] + own[1]) / 2
     numbers, halves = [], []
     for a, b in others:

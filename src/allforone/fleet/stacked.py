@@ -72,10 +72,7 @@ class Stacked(InProcess):
         if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
             self.passes.train_mode()
             with one_core():
-                inputs, targets = (
-                    torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
-                    for part in (0, 1)
-                )
+                inputs, targets = _stacked(batches)
                 rows = self.small.compare(pick(models, torch.tensor(clients)), inputs, targets, step)
             return pair_statistics(zip(*rows, strict=True), clients, len(self.roster), halves)
         arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
@@ -97,10 +94,7 @@ class Stacked(InProcess):
         if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
             self.passes.train_mode()
             with one_core():
-                inputs, targets = (
-                    torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
-                    for part in (0, 1)
-                )
+                inputs, targets = _stacked(batches)
                 rows = self.small.look(pick(models, torch.tensor(clients)), inputs, targets, step, short)
             return look_of(zip(*rows, strict=True), batches, len(self.roster), short.size)
         arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
@@ -146,6 +140,14 @@ class Stacked(InProcess):
 
     def arranged(self, batch: Batch) -> Batch:
         return self.fast.arranged(batch)
+
+
+def _stacked(batches: dict[int, list[Batch]]) -> Batch:
+    """[clients, parts, b, …]"""
+    inputs, targets = (
+        torch.stack([torch.stack([batch[side] for batch in parts]) for parts in batches.values()]) for side in (0, 1)
+    )
+    return inputs, targets
 
 
 class Compiled(Stacked):
