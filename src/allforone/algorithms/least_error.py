@@ -48,8 +48,8 @@ class LeastError(Weighted):
         after = rule.remember(memory, look, setting)
         # a stream shows the batches that it trains on: only the rounds before may weigh them
         known = {name: where_rows(setting.rarity == 0, memory[name], now) for name, now in after.items()}
-        vanishing = (known["last"] - known["size"]).clamp(max=0).exp()  # of one's own gradient: then with care
-        terms = rule.weigh_up(known, setting, kappa * vanishing.square())
+        left = (look.norm.diagonal() / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
+        terms = rule.weigh_up(known, setting, kappa * left.square())  # with care while one's own gradient vanishes
         weights = rule.bounded(rule.least_error(terms), after, look, setting)
         return Info(weights, (1 - terms.bias).clamp(min=0), noise=terms.cost / terms.cost.diagonal()[:, None]), after
 

@@ -52,7 +52,6 @@ def nothing(n: int, sketch: int) -> Memory:
     table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     return {
         "size": row,  # ln S_i, smoothed
-        "last": row,  # ln of the squared gradient at the last look
         "ratio": table,  # ln S_ik/S_i, smoothed
         "noise": table,  # of one sample of k, in units of S_ik
         "seen": table,  # the weight of that noise
@@ -97,8 +96,7 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
         "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (left.diagonal()[:, None] + left),
     }
     kept = {name: torch.where(met if t.dim() == 2 else met[..., None], t, memory[name]) for name, t in now.items()}
-    last = torch.where(met.diagonal(), own, memory["last"])
-    return {**memory, **kept, "size": log_size, "last": last, "ratio": ratio}
+    return {**memory, **kept, "size": log_size, "ratio": ratio}
 
 
 def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[Memory, Tensor]:
