@@ -8,13 +8,17 @@ from functools import partial
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 #: How deep attributes of attributes are looked into.
 DEPTH = 6
 #: Of the names of its file that a function uses, those of such values count.
-USED_BY_NAME = (bool, int, float, str, tuple, list, dict, Tensor, partial, FunctionType)
+USED_BY_NAME = (
+    *(bool, int, float, str, tuple, list, dict, np.ndarray, np.generic),
+    *(Tensor, nn.Module, partial, FunctionType, MethodType),
+)
 
 
 def described(value: Any, depth: int = DEPTH) -> Any:
@@ -25,6 +29,10 @@ def described(value: Any, depth: int = DEPTH) -> Any:
         return {str(key): described(item, depth - 1) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [described(item, depth - 1) for item in value]
+    if isinstance(value, np.generic):
+        return described(value.item(), depth)
+    if isinstance(value, np.ndarray):
+        return {"name": "array", "digest": digest(f"{value.dtype} {value.shape}".encode() + value.tobytes())}
     if isinstance(value, Tensor):
         numbers = value.detach().contiguous().flatten().view(torch.uint8)
         return {
@@ -70,13 +78,18 @@ def _layers(module: nn.Module) -> str:
     """What a module prints, and of its layers the settings and the user's own code, which it does not print."""
     layers = [
         {
-            **{key: item for key, item in vars(layer).items() if key[0] != "_" and isinstance(item, int | float | str)},
+            **{key: described(item, 2) for key, item in vars(layer).items() if key[0] != "_" and _is_setting(item)},
             "training": None,
             **_methods(type(layer)),
         }
         for layer in module.modules()
     ]
     return f"{module!r} {layers}"
+
+
+def _is_setting(value: Any) -> bool:
+    """A number, a text or a function, as layers have them beside their parameters."""
+    return isinstance(value, int | float | str) or (callable(value) and not isinstance(value, nn.Module))
 
 
 def digest(content: bytes) -> str:
@@ -106,9 +119,9 @@ def _code(code: Any) -> str:
 def _methods(kind: type) -> dict[str, str]:
     """The code of a class of the user's own."""
     methods = {
-        name: _function(method, 1)
+        name: _function(method, 3)
         for base in reversed(kind.__mro__)
-        for name, method in vars(base).items()
+        for name, method in ((name, getattr(item, "__func__", item)) for name, item in vars(base).items())
         if isinstance(method, FunctionType) and not _is_library(base) and (name == "__call__" or name[:2] != "__")
     }
     return {"code": digest(repr(methods).encode())} if methods else {}

@@ -58,7 +58,9 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
         "identity": {
             "model": {"name": "Sequential", "digest": config["identity"]["model"]["digest"]},
             "loss": "torch.nn.functional.cross_entropy",
+            "metrics": {"accuracy": "allforone.problems.metrics._share_right"},
         },
+        "title": "digits",
     }
     clients = json.loads((out / "clients.json").read_text())
     assert [list(client) for client in clients] == [["name", "size", "cluster", "fingerprint"]] * 4

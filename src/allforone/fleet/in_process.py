@@ -1,5 +1,6 @@
 """All clients in this process: the contract, put together from what draws batches, what passes them, what judges."""
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
@@ -46,7 +47,7 @@ class InProcess(ABC):
             raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size
-        module = problem.initial_model(seed)
+        module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
         check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness

@@ -80,7 +80,7 @@ class Optimizer:
         past = before.state["optimizer"]["state"] if before.state else {}
         for number, entries in state["optimizer"]["state"].items():
             for name, value in entries.items():
-                if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
+                if isinstance(value, Tensor) and value.dim():  # stacked as the models are
                     old = past.get(number, {}).get(name)
                     entries[name] = where_rows(rows, value, torch.zeros_like(value) if old is None else old)
         return replace(self, state=state)

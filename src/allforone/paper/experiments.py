@@ -15,7 +15,7 @@ from ..runs.comparison import Watch
 #: A baseline → what the paper's authors ran under its name, which was something else; see docs/algorithms.md.
 AS_PUBLISHED = {name: f"{name}-as-published" for name in ("ditto", "cobo", "wga-bc", "apfl")}
 
-Follow = Callable[[list[Job]], AbstractContextManager[Watch]]
+ShowProgress = Callable[[list[Job]], AbstractContextManager[Watch]]
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,14 @@ EXPERIMENTS = {
 REAL = [name for name, experiment in EXPERIMENTS.items() if experiment.variants]
 
 
-def compute(name: str, seeds: list[int], out: Path, quick: bool, follow: Follow) -> tuple[Comparison, dict[str, str]]:
+def compute(
+    name: str, seeds: list[int], out: Path, quick: bool, progress: ShowProgress
+) -> tuple[Comparison, dict[str, str]]:
     """Run what is not there yet; the comparison, and why a run failed."""
     experiment = EXPERIMENTS[name]
     algorithms = [*PAPER_ALGORITHMS, *(AS_PUBLISHED.values() if experiment.variants else [])]
     jobs = plan(experiment.base(quick), algorithms, seeds, out / name, skip_impossible=True)
-    with follow(jobs) as watch:
+    with progress(jobs) as watch:
         failed = compare(jobs, out / name, resumed=True, watch=watch)
     found = read_comparison(out / name)
     asked = [run for run in found.runs if run.seed in seeds and run.algorithm in algorithms]

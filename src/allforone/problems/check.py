@@ -9,6 +9,9 @@ from ..errors import InputError, blaming
 from .base import Problem, Task
 from .data import Batch, Finite, Population, draw
 
+#: Samples of which any loss is defined.
+ENOUGH = 64
+
 
 def check(problem: Problem, model: nn.Module) -> None:
     """Raise an InputError that names the client and the remedy, or return."""
@@ -29,7 +32,15 @@ def check(problem: Problem, model: nn.Module) -> None:
                 if first is None:
                     first = batch
                 _check_same_kind(batch, first)
-                _check_loss(problem, model, batch)
+                loss = _check_loss(problem, model, batch)
+                if part == "train" and not loss.isfinite():  # two samples may be too few, as of a Cox loss
+                    loss = _check_loss(
+                        problem, model, draw(data, ENOUGH, seed=0, client=number, step=0, purpose="check")
+                    )
+                    if not loss.isfinite():
+                        raise InputError(
+                            f"the loss of the initial model is {loss.item()}; check the data and the model"
+                        )
             except InputError as error:
                 raise InputError(f"{where}, {part} data: {error}") from error
 
@@ -53,7 +64,7 @@ def _check_same_kind(batch: Batch, first: Batch) -> None:
             )
 
 
-def _check_loss(task: Task, model: nn.Module, batch: Batch) -> None:
+def _check_loss(task: Task, model: nn.Module, batch: Batch) -> Tensor:
     inputs, targets = batch
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
@@ -75,8 +86,7 @@ def _check_loss(task: Task, model: nn.Module, batch: Batch) -> None:
     finally:
         for module, mode in modes:
             module.training = mode
-    if not loss.isfinite():
-        raise InputError(f"the loss of the initial model is {loss.item()}; check the data and the model")
+    return loss
 
 
 def _kind(tensor: Tensor) -> str:

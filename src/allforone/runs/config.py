@@ -47,6 +47,7 @@ class RunConfig(BaseModel):
     guard: bool = False  #: beside the algorithm every client trains alone, and is given the better model
     evaluate_every: int = Field(1, ge=1)
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
+    title: str | None = None  #: filled in: what tables and pages call the problem
     metrics: dict[str, dict[str, Any]] | None = None  #: filled in: how each metric is read
     identity: dict[str, Any] | None = None  #: filled in: what code decides beside these values; compared at `resume`
 

@@ -126,11 +126,14 @@ class History:
 
 
 def carried(metrics: polars.DataFrame) -> polars.DataFrame:
-    """The same, in rounds in which a client was not asked with what is last known of it: its model stayed as it was."""
+    """The same, with what is last known of a client in rounds in which it was not asked, where its model has stayed as
+    it was: where it has drawn no samples since."""
     judged = [name for name in metrics.columns if name in ("loss", "excess_loss") or name not in RESERVED]
     known, last = polars.col(judged), polars.col(judged).forward_fill().over("client")
-    away = polars.col("present") == 0
-    return metrics.sort("round", "client").with_columns(polars.when(away).then(last).otherwise(known).name.keep())
+    asked = polars.col("present") == 1
+    drawn = polars.when(asked).then("samples").forward_fill().over("client")
+    still = ~asked & (polars.col("samples") == drawn)
+    return metrics.sort("round", "client").with_columns(polars.when(still).then(last).otherwise(known).name.keep())
 
 
 def verdicts(metrics: polars.DataFrame) -> polars.DataFrame:

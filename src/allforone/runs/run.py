@@ -10,7 +10,6 @@ from ..describe import architecture, described, options
 from ..errors import InputError
 from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
 from ..problems import Problem, check, hold_out
-from ..theory import scheduler as theory_scheduler
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
 from .parts import build_optimizer, known, load_algorithm, load_problem, resolve_schedule
@@ -85,16 +84,16 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
     if problem.smoothness is not None:
         identity["smoothness"] = problem.smoothness
+    if problem.metrics:
+        identity["metrics"] = {name: described(metric.function) for name, metric in problem.metrics.items()}
     if callable(given.participation):
         identity["participation"] = described(given.participation)
     if ":" in str(config.algorithm.name):  # the user's own file: its name and options stay, to be loaded again
         identity["algorithm"] = described(algorithm)
     else:
         config = config.model_copy(update={"algorithm": Choice(**described(algorithm))})
-    if config.problem.name == PYTHON:
-        config = config.model_copy(update={"problem": Choice(name=PYTHON, title=problem.name)})
     metrics = {name: _reading(metric) for name, metric in problem.metrics.items()}
-    config = config.model_copy(update={"metrics": metrics, "identity": identity})
+    config = config.model_copy(update={"metrics": metrics, "identity": identity, "title": problem.name})
     participation = config.participation if given.participation is None else given.participation
     return Run(config, problem, algorithm, optimizer, participation)
 
@@ -138,15 +137,12 @@ def _optimizer(config: RunConfig, given: Given) -> tuple[Optimizer, RunConfig]:
     if given.optimizer is None and given.scheduler is None:
         chosen = config.optimizer, config.scheduler, config.schedule
         return build_optimizer(*chosen, config.rounds, config.inner), config
-    make = given.optimizer or build_optimizer(config.optimizer, None).make
-    scheduler, updates = given.scheduler, config.rounds * config.inner
-    if config.schedule:
-        if scheduler:
-            raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
-        scheduler = theory_scheduler(str(config.schedule.name), config.schedule.options, updates, config.inner)
-    told: dict[str, Any] = {"optimizer": _choice(make)}
-    told["scheduler"] = _choice(given.scheduler) if given.scheduler else None
-    return Optimizer(make, scheduler), config.model_copy(update=told)
+    if given.scheduler and config.schedule:
+        raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
+    named = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
+    made = Optimizer(given.optimizer or named.make, given.scheduler or named.schedule)
+    scheduler = _choice(given.scheduler) if given.scheduler else config.scheduler
+    return made, config.model_copy(update={"optimizer": _choice(made.make), "scheduler": scheduler})
 
 
 def _choice(made: Any) -> Choice:

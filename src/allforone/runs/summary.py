@@ -92,7 +92,7 @@ def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
     clients = Folder(done[0]).clients
     clusters = [client["cluster"] for client in clients]
     return Comparison(
-        runs[0].config["problem"].get("title") or Path(runs[0].config["problem"]["name"]).name,
+        runs[0].config.get("title") or Path(runs[0].config["problem"]["name"]).name,
         runs,
         None if None in clusters else clusters,
     )

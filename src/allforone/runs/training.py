@@ -4,8 +4,10 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import polars
+import torch
 from torch import Tensor, nn
 
 from ..algorithms import Algorithm, State, advance
@@ -105,6 +107,12 @@ class Journal:
     on_round: OnRound | None
     history: History = field(default_factory=History)
 
+    @cached_property
+    def defined(self) -> Tensor:
+        """[N], whose loss is known of the initial model: where it is not, it may stay so, which is no divergence."""
+        first = self.history.metrics.filter(polars.col("round") == 0).sort("client")
+        return ~torch.tensor(first["loss"].is_null().to_list())
+
     def begin(self, start: Checkpoint, evaluation: Evaluation) -> None:
         """Before the first round. What cannot be saved is refused now, not after hours."""
         if self.folder:
@@ -137,7 +145,8 @@ def _one_round(
         _check_finite(state, fleet.trained, round.steps)
         if number % config.evaluate_every == 0 or number == config.rounds:
             evaluation = fleet.evaluate(state.models, round)
-            for client in (evaluation.known & ~evaluation.loss.isfinite()).nonzero().flatten().tolist():
+            lost = evaluation.known & ~evaluation.loss.isfinite() & journal.defined
+            for client in lost.nonzero().flatten().tolist():
                 raise Diverged(client, client, round.steps[-1])
     except Diverged as error:
         kept = f"; everything up to round {number - 1} is kept" + (
