@@ -66,8 +66,8 @@ class Optimizer:
 
     @property
     def step_size(self) -> float | None:
-        """By how much updates follow a gradient in the long run: of SGD η, or η/(1 − momentum); None of others, whose step
-        does not grow with the gradient."""
+        """By how much updates follow a gradient in the long run: of SGD η, or η/(1 − momentum); None of others, whose
+        step does not grow with the gradient."""
         probe = self.make([torch.zeros(1)])
         settings = probe.param_groups[0]
         return self.lr / (1 - settings["momentum"]) if isinstance(probe, torch.optim.SGD) else None
