@@ -56,6 +56,7 @@ ALGORITHMS: Catalogue[Callable[..., "Algorithm"]] = Catalogue(
         "all-for-one": "allforone.algorithms:all_for_one",
         "all-for-one-binary": "allforone.algorithms:all_for_one_binary",
         "all-for-one-continuous": "allforone.algorithms:all_for_one_continuous",
+        "all-for-one-least-error": "allforone.algorithms:LeastError",
         "oracle": "allforone.algorithms:Oracle",
         "local": "allforone.algorithms:Local",
         "fedavg": "allforone.algorithms:FedAvg",

@@ -215,6 +215,7 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
         "descend": lambda fleet: fleet.descend(starting, mix, Optimizer(MOMENTUM), round)[0],
         "compare on the update's batches": lambda fleet: fleet.compare(starting, round)._asdict(),
         "compare on fresh samples": lambda fleet: fleet.compare(starting, round, 5)._asdict(),
+        "look": lambda fleet: fleet.look(starting, round, 6, 16)._asdict(),
         "losses": lambda fleet: {"losses": fleet.losses(three, round)},
         "evaluate": lambda fleet: _flat(fleet.evaluate(starting, round)._asdict()),
         "ledger": lambda fleet: {"samples": fleet.ledger.samples},

@@ -16,6 +16,7 @@ from .ditto import Ditto
 from .fedavg import FedAvg, fedavg_finetune
 from .guarded import Guarded
 from .ifca import Ifca
+from .least_error import LeastError
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
@@ -32,6 +33,7 @@ __all__ = [
     "Guarded",
     "Ifca",
     "Info",
+    "LeastError",
     "Local",
     "Memory",
     "Oracle",

@@ -8,6 +8,7 @@ from .base import (
     Evaluation,
     Fleet,
     Ledger,
+    Look,
     Member,
     NewLosses,
     PairStatistics,
@@ -19,6 +20,7 @@ from .in_process import InProcess, Participation
 from .loop import Loop
 from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
+from .sketch import Sketch, sketch
 from .stacked import Compiled, Stacked
 
 __all__ = [
@@ -32,6 +34,7 @@ __all__ = [
     "Fleet",
     "InProcess",
     "Ledger",
+    "Look",
     "Loop",
     "Make",
     "Member",
@@ -43,6 +46,7 @@ __all__ = [
     "Roster",
     "Round",
     "Schedule",
+    "Sketch",
     "Stacked",
     "among_present",
     "by_row",
@@ -51,6 +55,7 @@ __all__ = [
     "plus",
     "repeat",
     "row",
+    "sketch",
     "stack",
     "where_rows",
 ]

@@ -10,11 +10,11 @@ from torch import Tensor
 
 from ..problems.data import Batch, generator
 from .attacks import ATTACKS, Attack, Seen
-from .base import Direction, Evaluation, Ledger, NewLosses, PairStatistics, Round, among_present
+from .base import Direction, Evaluation, Ledger, Look, NewLosses, PairStatistics, Round, among_present
 from .in_process import InProcess
 from .models import Models, pick
 from .optimizer import Optimizer
-from .pairs import pair_statistics, statistics
+from .pairs import look_of, looks, pair_statistics, statistics
 
 #: A liar's own model that has grown to this many times its first size starts anew: it is nobody's business.
 LOST = 1e3
@@ -26,6 +26,7 @@ class Attacked:
     def __init__(self, honest: InProcess, attack: Attack) -> None:
         self.honest, self.attack = honest, attack
         self.roster, self.smoothness, self.trained = honest.roster, honest.smoothness, honest.trained
+        self.batch_size = honest.batch_size
         self.liars = attack.choose(len(self.roster), honest.seed)
         self.refused = torch.zeros(len(self.roster), dtype=torch.long)
         self._first = honest.initial()
@@ -114,6 +115,18 @@ class Attacked:
 
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in clients)) for i in clients]
         return pair_statistics(rows, clients, len(self.roster), samples is None)
+
+    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
+        batches = self.honest.batches.to_look_at(round.present, round.steps, samples, 1)
+        sent, short = self._sent(models, batches, round.steps.start, "look {}"), self.honest.sketch(sketch)
+        unknown = torch.full((sum(self._sizes),), torch.nan, dtype=models[self.trained[0]].dtype)
+
+        def gradients(i: int, k: int) -> list[Tensor]:
+            fine = all(bool(self._fine(column)[i]) for column in sent[k])
+            return [column[i] if fine else unknown for column in sent[k]]
+
+        rows = [looks(gradients(i, i), (gradients(i, k) for k in sent), short) for i in sent]
+        return look_of(rows, batches, len(self.roster), short.size)
 
     def _sent(
         self, models: Models, batches: dict[int, list[Batch]], step: int, purpose: str = "update"

@@ -27,6 +27,7 @@ class Member(NamedTuple):
     name: str | None
     size: int  #: samples to train on; 1 for a stream
     cluster: int | None  #: its true cluster, where that is known
+    stream: bool = False  #: whether its data never end
     fingerprint: str | None = None  #: of its data
 
 
@@ -64,6 +65,16 @@ class PairStatistics(NamedTuple):
     noise: Tensor | None  #: [N, N], ‖a − b‖²/4 for the halves of k's batch, whose mean is g_k(θ_i): its variance
 
 
+class Look(NamedTuple):
+    """What the clients say at each other's models, in halves; row i is about the model of client i. NaN: not asked."""
+
+    distance: Tensor  #: [N, N], ‖ḡ_k(θ_i) − ḡ_i(θ_i)‖², ḡ the mean over all samples
+    norm: Tensor  #: [N, N], ‖ḡ_k(θ_i)‖²
+    noise: Tensor  #: [N, N], ‖a − b‖²/4 for the halves, the variance of ḡ_k(θ_i)
+    halves: Tensor  #: [N, N, 2, s], a and b, sketched
+    read: Tensor  #: [N], how many samples each has looked at
+
+
 class Evaluation(NamedTuple):
     """Each client's own model on its own test data; NaN of those who were not asked."""
 
@@ -86,6 +97,7 @@ class Fleet(Protocol):
     roster: Roster
     ledger: Ledger  #: may be set, to go on from an earlier one
     smoothness: float | None  #: β, where known
+    batch_size: int  #: samples of an update, where a client has as many
     trained: list[str]  #: the names of the parameters; what else a model holds are buffers and frozen parameters
 
     def initial(self) -> Models:
@@ -117,6 +129,11 @@ class Fleet(Protocol):
         On `samples` samples per client, drawn apart from those of the updates; without it on the batches of the round's
         first update, in halves, which tells the noise too.
         """
+        ...
+
+    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
+        """What those present say at each other's models, from about `samples` samples each, as vectors of `sketch`
+        numbers: of finite data a sample of their own, of a stream the first batches of the round."""
         ...
 
     def losses(self, models: Models, round: Round) -> Tensor:

@@ -68,6 +68,25 @@ class Batches:
             }
         return {k: [self.uncounted(k, step - 1 if step else 1), batch] for k, batch in batches.items()}
 
+    def to_look_at(self, asked: Tensor, steps: range, samples: int, least: int) -> dict[int, list[Batch]]:
+        """Two halves of about `samples` samples of each client: of finite data a sample drawn for it, of a stream the
+        first batches of the round, or that of the step before too, where a round has too few for halves of `least`."""
+        found = {}
+        for k in asked.nonzero().flatten().tolist():
+            only = torch.zeros_like(asked)
+            only[k] = True
+            if self.clients[k].is_stream:
+                count = max(1, min(len(steps), -(-samples // self.size)))
+                parts = [self.of(only, step)[k] for step in range(steps.start + count - 1, steps.start - 1, -1)]
+                if count * self.size < 2 * least:
+                    parts.append(self.of(only, steps.start - 1 if steps.start else 1)[k])
+                inputs, targets = (torch.cat([part[side] for part in parts]) for side in (0, 1))
+            else:
+                inputs, targets = self.of(only, steps.start, purpose="look", size=max(samples, 2 * least))[k]
+            half = max(1, len(inputs) // 2)  # who has a single sample shows it twice
+            found[k] = [(inputs[:half], targets[:half]), (inputs[-half:], targets[-half:])]
+        return found
+
     def equally_large(self, asked: Tensor, size: int | None = None) -> bool:
         """Whether there are clients asked, and their batches have one size."""
         return len({self.clients[k].batch(size or self.size) for k in asked.nonzero().flatten().tolist()}) == 1

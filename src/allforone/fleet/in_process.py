@@ -14,6 +14,7 @@ from .base import (
     Direction,
     Evaluation,
     Ledger,
+    Look,
     Member,
     NewLosses,
     PairStatistics,
@@ -27,6 +28,7 @@ from .memory import keep_freed_memory
 from .models import Models, stack
 from .optimizer import Optimizer
 from .passes import Passes
+from .sketch import Sketch, sketch
 
 Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
@@ -49,7 +51,7 @@ class InProcess(ABC):
         check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness
-        self.roster = Roster(Member(c.name, c.size, c.cluster, c.fingerprint) for c in problem.clients)
+        self.roster = Roster(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
         first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)
@@ -105,6 +107,15 @@ class InProcess(ABC):
         least = 2 if self.passes.moves_buffers else 1
         return self.batches.to_compare(round.present, round.steps.start, samples, least)
 
+    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
+        least = 2 if self.passes.moves_buffers else 1
+        batches = self.batches.to_look_at(round.present, round.steps, samples, least)
+        return self.looked(models, batches, round.steps.start, sketch)
+
+    @abstractmethod
+    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+        """What clients say on these batches, each in halves; NaN of clients without one."""
+
     @abstractmethod
     def mixed_gradients(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         """`gradients` of those who are there."""
@@ -116,6 +127,10 @@ class InProcess(ABC):
     @abstractmethod
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         """[M, P], the gradient of one client on one batch at every model: what it would send."""
+
+    def sketch(self, size: int) -> Sketch:
+        """Of gradients of that many numbers."""
+        return sketch(sum(self.passes.module.get_parameter(name).numel() for name in self.trained), size)
 
     def losses(self, models: Models, round: Round) -> Tensor:
         return self.judge.losses(models, round.present, round.steps)

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from ..problems.data import Batch
-from .base import PairStatistics
+from .base import Look, PairStatistics
 from .in_process import InProcess
 from .models import Models, flat, row
-from .pairs import pair_statistics, statistics
+from .pairs import look_of, looks, pair_statistics, statistics
 from .passes import owner_of
 
 
@@ -34,6 +34,17 @@ class Loop(InProcess):
 
         rows = [statistics(gradients(i, i), (gradients(i, k) for k in batches)) for i in batches]
         return pair_statistics(rows, list(batches), len(self.roster), halves)
+
+    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+        def gradients(i: int, k: int) -> list[Tensor]:
+            return [
+                flat(self.passes.gradient(row(models, i), i, k, batch, step, f"look {part}")[0].values())
+                for part, batch in enumerate(batches[k])
+            ]
+
+        short = self.sketch(sketch)
+        rows = [looks(gradients(i, i), (gradients(i, k) for k in batches), short) for i in batches]
+        return look_of(rows, batches, len(self.roster), short.size)
 
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         count = len(models[self.trained[0]])

@@ -64,6 +64,14 @@ class Optimizer:
             return self.start({"probe": torch.zeros(1, 1)}, ["probe"]).lr
         return float(self.state["optimizer"]["param_groups"][0]["lr"])
 
+    @property
+    def step_size(self) -> float | None:
+        """By how much updates follow a gradient in the long run: of SGD η, or η/(1 − momentum); None of others, whose
+        step does not grow with the gradient."""
+        probe = self.make([torch.zeros(1)])
+        settings = probe.param_groups[0]
+        return self.lr / (1 - settings["momentum"]) if isinstance(probe, torch.optim.SGD) else None
+
     def only_rows(self, rows: Tensor, before: "Optimizer") -> "Optimizer":
         """This state for `rows`, and that of `before` for the others; counters of steps are common to all."""
         if self.state is None:

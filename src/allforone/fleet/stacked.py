@@ -5,12 +5,12 @@ from torch import Tensor, nn
 
 from ..problems import Problem
 from ..problems.data import Batch
-from .base import Direction, PairStatistics
+from .base import Direction, Look, PairStatistics
 from .fast_passes import FastPasses
 from .in_process import InProcess, Participation
 from .models import Models, flat, pick, row
 from .optimizer import Optimizer
-from .pairs import pair_statistics, statistics
+from .pairs import look_of, looks, pair_statistics, statistics
 from .vectorised import Vectorised, check_losses
 from .workers import one_core
 
@@ -72,10 +72,7 @@ class Stacked(InProcess):
         if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
             self.passes.train_mode()
             with one_core():
-                inputs, targets = (
-                    torch.stack([torch.stack([batch[part] for batch in batches[k]]) for k in clients])
-                    for part in (0, 1)
-                )
+                inputs, targets = _stacked(batches)
                 rows = self.small.compare(pick(models, torch.tensor(clients)), inputs, targets, step)
             return pair_statistics(zip(*rows, strict=True), clients, len(self.roster), halves)
         arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
@@ -91,6 +88,28 @@ class Stacked(InProcess):
             return statistics(own, (gradients(k) if k != i else own for k in clients))
 
         return pair_statistics(self.passes.workers.each(of_row, clients), clients, len(self.roster), halves)
+
+    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+        clients, short = list(batches), self.sketch(sketch)
+        if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
+            self.passes.train_mode()
+            with one_core():
+                inputs, targets = _stacked(batches)
+                rows = self.small.look(pick(models, torch.tensor(clients)), inputs, targets, step, short)
+            return look_of(zip(*rows, strict=True), batches, len(self.roster), short.size)
+        arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
+
+        def of_row(module: nn.Module, i: int) -> tuple[Tensor, ...]:
+            def gradients(k: int) -> list[Tensor]:
+                return [
+                    self._gradient(module, row(models, i), i, k, batch, step, f"look {part}")
+                    for part, batch in enumerate(arranged[k])
+                ]
+
+            own = gradients(i)  # two clients' gradients in memory, never N
+            return looks(own, (gradients(k) if k != i else own for k in clients), short)
+
+        return look_of(self.passes.workers.each(of_row, clients), batches, len(self.roster), short.size)
 
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         count = len(models[self.trained[0]])
@@ -121,6 +140,14 @@ class Stacked(InProcess):
 
     def arranged(self, batch: Batch) -> Batch:
         return self.fast.arranged(batch)
+
+
+def _stacked(batches: dict[int, list[Batch]]) -> Batch:
+    """[clients, parts, b, …]"""
+    inputs, targets = (
+        torch.stack([torch.stack([batch[side] for batch in parts]) for parts in batches.values()]) for side in (0, 1)
+    )
+    return inputs, targets
 
 
 class Compiled(Stacked):

@@ -1,5 +1,7 @@
 """Small models all at once: one pass of `vmap` over all models and batches, where calls would cost more than sums."""
 
+from functools import partial
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
@@ -9,6 +11,7 @@ from ..problems import Loss
 from .models import Models
 from .passes import owner_of
 from .recorded import Recorded
+from .sketch import Sketch
 
 #: Numbers in the gradients that are held at once while comparing.
 COMPARED_NUMBERS = 2**24
@@ -43,6 +46,7 @@ class Vectorised:
         self.names = list(dict(module.named_parameters()))
         self.dtype = dict(module.named_parameters())[trained[0]].dtype
         self._gradients, self._compare = Recorded(self._weighted, compiled), Recorded(self._compared)
+        self._looks: dict[int, Recorded] = {}
 
     def plan(self, mix: Tensor) -> Plan:
         return Plan(mix, self.dtype, self.compiled)
@@ -74,15 +78,28 @@ class Vectorised:
         losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
         return weights @ losses, losses
 
-    def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> tuple[Tensor, Tensor, Tensor]:
+    def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> tuple[Tensor, ...]:
         """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models: each [N, N]."""
+        return self._checked(self._compare, models, inputs, targets, step)
+
+    def look(self, models: Models, inputs: Tensor, targets: Tensor, step: int, sketch: Sketch) -> tuple[Tensor, ...]:
+        """As `compare`, and the sketched gradients of every part: [N, N, parts, s]."""
+        if sketch.size not in self._looks:
+            self._looks[sketch.size] = Recorded(partial(self._compared, sketch=sketch))
+        return self._checked(self._looks[sketch.size], models, inputs, targets, step)
+
+    def _checked(
+        self, compare: Recorded, models: Models, inputs: Tensor, targets: Tensor, step: int
+    ) -> tuple[Tensor, ...]:
         with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            distance, norm, noise, losses = self._compare(inputs, targets, *(models[name] for name in self.names))
+            losses, *found = compare(inputs, targets, *(models[name] for name in self.names))
         for m, k, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(m, k, step)
-        return distance.double(), norm.double(), noise.double()
+        return tuple(table.double() for table in found)
 
-    def _compared(self, inputs: Tensor, targets: Tensor, *models: Tensor) -> tuple[Tensor, ...]:
+    def _compared(
+        self, inputs: Tensor, targets: Tensor, *models: Tensor, sketch: Sketch | None = None
+    ) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
             return value, value
@@ -95,7 +112,8 @@ class Vectorised:
                 vectors = vectors.float()
             mean = vectors.mean(1)
             distance = (mean - own.to(mean.dtype) @ mean).square().sum(1)
-            return distance, mean.square().sum(1), (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4, losses
+            noise = (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4
+            return losses, distance, mean.square().sum(1), noise, *((sketch(vectors),) if sketch else ())
 
         n, (trained, fixed) = len(inputs), self._apart(models)
         size = sum(tensor[0].numel() for tensor in trained.values())

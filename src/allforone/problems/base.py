@@ -59,6 +59,10 @@ class Client:
         return len(self.train) if isinstance(self.train, Finite) else 1
 
     @property
+    def is_stream(self) -> bool:
+        return not isinstance(self.train, Finite)
+
+    @property
     def is_transformed(self) -> bool:
         """Whether its training batches are made from tensors by functions."""
         data = self.train

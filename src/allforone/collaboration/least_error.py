@@ -1,0 +1,177 @@
+"""The weights of least error: bias², as far as it is known, plus the noise that is left.
+
+A step's progress is at least η/2 (‖∇R_i‖² − bias² − ηβ·noise), and a model trained on few samples errs by σ²/n besides.
+So client i takes the weights α with the least ‖Σ_k α_k Δ_ik‖² + Σ_k α_k² (ηβ/b_k + 1/n_k) σ_k², where
+Δ_ik = ∇R_k(θ_i) − ∇R_i(θ_i). At α = e_i that is the error of training alone, at equal weights that of averaging, inside
+the true cluster the oracle's; the least is never above any of them, as far as the estimates hold.
+
+Everything of row i is in units of client i's own squared gradient S_i, so that nothing depends on its scale.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..fleet import Look, Roster
+from .similarity import Memory
+from .simplex import least_quadratic
+
+#: How much of the logarithm of a gradient's size is kept at each refresh: sizes change fast.
+SIZE_KEPT = 0.8
+#: How much of the noise seen before is kept.
+NOISE_KEPT = 0.9
+#: How much of the differences seen before is kept: they are averaged over some fifty refreshes.
+DIFFERENCE_KEPT = 0.98
+#: How much of the curvature seen before is kept.
+CURVATURE_KEPT = 0.9
+#: The part of the triangle bound in the Gram matrix of differences: it caps what liars gain by cancelling each other.
+TRIANGLE = 0.1
+#: A gradient below this share of one's own squared size would only shorten the step, so it is no partner's.
+IDLE = 0.01
+#: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
+SMALLEST = 1e-40
+#: What is taken for ηβ stays above this, however flat the loss seems.
+LEAST_CURVATURE = 0.003
+
+
+class Setting(NamedTuple):
+    """What the weights depend on besides what is seen: of each client [N]."""
+
+    batch: Tensor  #: b_k, samples of an update
+    rarity: Tensor  #: 1/n_k; 0 of a stream
+
+    @classmethod
+    def of(cls, roster: Roster, batch_size: int) -> "Setting":
+        sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
+        return cls(sizes.clamp(max=batch_size), 1 / sizes)
+
+
+def nothing(n: int, sketch: int) -> Memory:
+    """What is remembered before the first refresh."""
+    table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    return {
+        "size": row,  # ln S_i, smoothed
+        "ratio": table,  # ln S_ik/S_i, smoothed
+        "noise": table,  # of one sample of k, in units of S_ik
+        "seen": table,  # the weight of that noise
+        "difference": torch.zeros(n, n, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
+        "weight": table,  # Σ ω, in units of 1/S_i
+        "spread": table,  # Σ ω² of the noise of x, in units of 1/S_i
+        "rise": row,
+        "run": row,
+    }
+
+
+def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
+    """Sizes, noise and differences with those of now; what was not asked stays as it was.
+
+    Averaging differences as vectors, instead of squared distances, is what tells a twin from a stranger under noise.
+    """
+    met = look.norm.isfinite() & look.noise.isfinite()
+    met = met & met.diagonal()[:, None]
+    largest = torch.where(met, look.norm, 0).amax(1, keepdim=True)
+    size = look.norm.maximum(SMALLEST * largest).clamp(min=1e-300)
+    new = memory["seen"] == 0
+
+    def smoothed(name: str, now: Tensor, first: Tensor, known: Tensor) -> Tensor:
+        kept = torch.where(first, now, SIZE_KEPT * memory[name] + (1 - SIZE_KEPT) * now)
+        return torch.where(known, kept, memory[name])
+
+    own = size.diagonal().log()
+    log_size = smoothed("size", own, new.diagonal(), met.diagonal())
+    ratio = smoothed("ratio", size.log() - own[:, None], new, met)
+    unit, relative = log_size.exp()[:, None], ratio.exp()
+    grown = torch.where(new.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
+    certain = 1 / (1 + relative)  # ω S_i: differences between small gradients count more
+    noise = look.noise / unit
+    left = noise * (1 - look.read * setting.rarity).clamp(min=0)  # who shows all of its data shows no chance
+    mean = look.halves.mean(2)
+    x = (mean - mean.diagonal().T[:, None]) / unit.sqrt()[..., None]
+    now = {
+        "noise": NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * look.read / relative,
+        "seen": NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT),
+        "difference": DIFFERENCE_KEPT * grown.sqrt()[..., None] * memory["difference"] + certain[..., None] * x,
+        "weight": DIFFERENCE_KEPT * grown * memory["weight"] + certain,
+        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (left.diagonal()[:, None] + left),
+    }
+    kept = {name: torch.where(met if t.dim() == 2 else met[..., None], t, memory[name]) for name, t in now.items()}
+    return {**memory, **kept, "size": log_size, "ratio": ratio}
+
+
+def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[Memory, Tensor]:
+    """κ_i for ηβ, from how client i's own gradient differs between models: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide.
+
+    points: [N, s], the models, sketched; step: η. Products of the two halves are free of their noise.
+    """
+    mine = look.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
+    change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine)
+    way = points[:, None] - points
+    apart = way.square().sum(2)
+    length = torch.where((apart > 0) & change.isfinite().all(3).all(2), apart, torch.inf)
+    change = change.nan_to_num()
+    rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / length
+    run = (way * change.mean(2)).sum(2) / length
+    rise, run = (CURVATURE_KEPT * memory[name] + now.sum(1) for name, now in (("rise", rise), ("run", run)))
+    kappa = torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
+    return {**memory, "rise": rise, "run": run}, kappa
+
+
+class Terms(NamedTuple):
+    """What is weighed up, in units of S_i."""
+
+    bias: Tensor  #: [N, N], ‖Δ_ik‖², as far as it is known
+    gram: Tensor  #: [N, N, N], ⟨Δ_ik, Δ_il⟩
+    cost: Tensor  #: [N, N], (κ_i/b_k + 1/n_k) σ_k²: what a unit of squared weight costs
+    allowed: Tensor  #: [N, N], whether k may be a partner of i
+
+
+def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
+    """Bias and noise of every partner, from what is remembered."""
+    itself, rarity = torch.eye(len(kappa), dtype=torch.bool), setting.rarity
+    relative, met = memory["ratio"].exp(), memory["seen"] > 0
+    raw = relative * memory["noise"] / memory["seen"].clamp(min=1e-12)  # of one sample
+    own = raw.diagonal()[:, None]
+    noise = raw.maximum(own)
+    others = torch.where(met & ~itself, raw, torch.inf).amin(1, keepdim=True)
+    least_noise = own.maximum(torch.where(others.isfinite(), others, 0))  # one's own vanishes near interpolation
+    allowed = itself | (met & (relative > IDLE))
+    weight = memory["weight"].clamp(min=1e-150)
+    mean = memory["difference"] / weight[..., None]
+    chance = memory["spread"] / weight.square() + (rarity[:, None] + rarity) * noise  # of two samples of one population
+    length = mean.square().sum(2)
+    bias = torch.where(allowed & ~itself, (length - chance).clamp(min=0), 0)
+    shrunk, root = (bias / length.clamp(min=1e-300))[..., None] * mean, bias.sqrt()
+    products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
+    gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
+    care = kappa[:, None] / setting.batch
+    least = care.diagonal()[:, None] * own + rarity * least_noise
+    cost = torch.where(itself, least, ((care + rarity) * noise).maximum(least))
+    return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
+
+
+def least_error(terms: Terms) -> Tensor:
+    """[N, N], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
+    own = terms.cost.diagonal()[:, None]
+    noise = (terms.cost / own).clamp(max=1e9)
+    forms = (terms.gram / own[..., None]).nan_to_num(posinf=1e30).clamp(max=1e30) + torch.diag_embed(noise)
+    weights = least_quadratic(forms, terms.allowed)
+    fine = weights.isfinite().all(1, keepdim=True)
+    return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
+
+
+def bounded(weights: Tensor, memory: Memory, look: Look, setting: Setting) -> Tensor:
+    """w_ik = α_ik √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊), the rest to oneself: what a partner may add to a step is bounded.
+
+    ρ_i is one's own squared gradient, now or smoothed; on finite data, where that vanishes near interpolation, at least
+    the median distance.
+    """
+    itself = torch.eye(len(weights), dtype=torch.bool)
+    own = look.norm.diagonal()[:, None]
+    middle = torch.where(itself, own, look.distance).nanmedian(1, keepdim=True).values
+    reach = own.maximum(memory["size"].exp()[:, None])
+    reach = torch.where(setting.rarity[:, None] > 0, reach.maximum(middle), reach)
+    beyond = look.distance - 2 * look.noise.diagonal()[:, None]
+    share = torch.where(beyond > reach, reach / beyond.clamp(min=1e-300), 1).sqrt()
+    kept = torch.where(itself | ~look.distance.isfinite(), 0, weights * share.nan_to_num())
+    return kept + torch.diag(1 - kept.sum(1))

@@ -1,0 +1,33 @@
+"""Long vectors as short ones whose inner products are nearly the same."""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from ..problems.data import generator
+
+
+class Sketch:
+    """Every number is given a random sign and added into one of `size` places.
+
+    E⟨S u, S v⟩ = ⟨u, v⟩, with a standard deviation of about ‖u‖‖v‖/√size. A vector that is no longer stays as it is.
+    """
+
+    def __init__(self, length: int, size: int) -> None:
+        self.length, self.size = length, min(size, length)
+        random = generator("sketch", length, size)
+        self.place = torch.randint(self.size, (length,), generator=random)
+        self.sign = 2.0 * torch.randint(2, (length,), generator=random) - 1
+
+    def __call__(self, vectors: Tensor) -> Tensor:
+        """[…, length] → […, size]"""
+        if self.size == self.length:
+            return vectors
+        short = vectors.new_zeros(*vectors.shape[:-1], self.size)
+        return short.index_add(-1, self.place, vectors * self.sign.to(vectors.dtype))
+
+
+@cache
+def sketch(length: int, size: int) -> Sketch:
+    return Sketch(length, size)
