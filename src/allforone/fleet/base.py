@@ -1,11 +1,12 @@
 """The contract with the clients: whoever and wherever they are, they answer with gradients."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
+from ..problems import Client
 from .models import Models
 from .optimizer import Optimizer
 
@@ -33,6 +34,10 @@ class Member(NamedTuple):
 
 class Roster(tuple[Member, ...]):
     """The clients, in the order of their numbers."""
+
+    @classmethod
+    def of(cls, clients: Iterable[Client]) -> "Roster":
+        return cls(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in clients)
 
     @property
     def numbers(self) -> Tensor:

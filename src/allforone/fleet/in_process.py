@@ -15,7 +15,6 @@ from .base import (
     Evaluation,
     Ledger,
     Look,
-    Member,
     NewLosses,
     PairStatistics,
     Roster,
@@ -51,7 +50,7 @@ class InProcess(ABC):
         check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness
-        self.roster = Roster(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in problem.clients)
+        self.roster = Roster.of(problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
         first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)

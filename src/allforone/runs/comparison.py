@@ -14,7 +14,7 @@ import torch
 
 from ..catalogue import folder_name, label, split_options
 from ..errors import Diverged, InputError
-from ..fleet import Member, Roster
+from ..fleet import Roster
 from ..problems import hold_out
 from .config import PAPER_SEEDS, RunConfig, pairs, parse
 from .folder import Folder, differences, refuse_used
@@ -147,7 +147,7 @@ def _refuse_others(jobs: list[Job]) -> None:
         config = of_seed[0].config
         problem = load_problem(config.problem, seed)
         seen = hold_out(problem, HELD_OUT, seed) if config.guard else problem
-        roster = Roster(Member(c.name, c.size, c.cluster, c.fingerprint) for c in seen.clients)
+        roster = Roster.of(seen.clients)
         for job in of_seed:
             folder, wanted = Folder(job.path), prepare(job.config, Given(problem=problem)).config.plain()
             if different := differences(folder.config, wanted, rounds=True) + folder.other_clients(roster):
