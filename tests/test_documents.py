@@ -54,7 +54,7 @@ def test_the_config_of_the_guide_is_taken_whole(tmp_path, cli):
     code, _, err = cli("run", "synthetic", *options, "--out", tmp_path / "run")
     assert code == 0, err
     written = Folder.open(tmp_path / "run").config
-    filled_in = {key: written.pop(key) for key in ("metrics", "identity")}
+    filled_in = {key: written.pop(key) for key in ("metrics", "identity", "title")}
     assert written == parse({**yaml.safe_load(text), "rounds": 2}).plain()
     assert filled_in["identity"]["loss"] == "torch.nn.functional.mse_loss"
 

@@ -63,7 +63,7 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
         "title": "digits",
     }
     clients = json.loads((out / "clients.json").read_text())
-    assert [list(client) for client in clients] == [["name", "size", "cluster", "fingerprint"]] * 4
+    assert [list(client) for client in clients] == [["name", "size", "cluster", "stream", "fingerprint"]] * 4
     assert len({client["fingerprint"] for client in clients}) == 4
     environment = json.loads((out / "environment.json").read_text())
     assert environment["packages"]["torch"].startswith("2.13.0")

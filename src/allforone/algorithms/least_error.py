@@ -25,7 +25,7 @@ class LeastError(Weighted):
 
     Example:
         >>> import allforone as afo
-        >>> afo.train(afo.digits(clients=4), algorithm=LeastError(), rounds=2).weights[-1].sum(1)
+        >>> afo.train(afo.digits(clients=4), algorithm=LeastError(), rounds=2).weights[-1].sum(1).round(decimals=6)
         tensor([1., 1., 1., 1.], dtype=torch.float64)
     """
 

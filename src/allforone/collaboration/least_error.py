@@ -108,11 +108,11 @@ def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[
     change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine)
     way = points[:, None] - points
     apart = way.square().sum(2)
-    length = torch.where((apart > 0) & change.isfinite().all(3).all(2), apart, torch.inf)
-    change = change.nan_to_num()
-    rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / length
-    run = (way * change.mean(2)).sum(2) / length
-    rise, run = (CURVATURE_KEPT * memory[name] + now.sum(1) for name, now in (("rise", rise), ("run", run)))
+    known = (apart > 0) & change.isfinite().all(3).all(2)
+    rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / apart
+    run = (way * change.mean(2)).sum(2) / apart
+    now = {name: torch.where(known, values, 0).sum(1) for name, values in (("rise", rise), ("run", run))}
+    rise, run = (CURVATURE_KEPT * memory[name] + values for name, values in now.items())
     kappa = torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
     return {**memory, "rise": rise, "run": run}, kappa
 

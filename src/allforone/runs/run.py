@@ -93,7 +93,8 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     else:
         config = config.model_copy(update={"algorithm": Choice(**described(algorithm))})
     metrics = {name: _reading(metric) for name, metric in problem.metrics.items()}
-    config = config.model_copy(update={"metrics": metrics, "identity": identity, "title": problem.name})
+    config = config.model_copy(update={"metrics": metrics, "identity": identity})
+    config = config.model_copy(update={"title": config.title or problem.name})
     participation = config.participation if given.participation is None else given.participation
     return Run(config, problem, algorithm, optimizer, participation)
 
