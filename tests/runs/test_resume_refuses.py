@@ -217,7 +217,8 @@ def test_another_loss_is_refused_and_the_same_made_anew_is_not(tmp_path, what):
 def test_a_lambda_written_elsewhere_is_the_same_loss(tmp_path):
     afo.train(**settings(tmp_path / "run", loss=lambda output, target: F.mse_loss(output, target)))
     same = {"loss": lambda output, target: F.mse_loss(output, target), "rounds": 3}
-    afo.train(**settings(tmp_path / "run", **same), resume=True)
+    result = afo.train(**settings(tmp_path / "run", **same), resume=True)
+    assert result.metrics["round"].max() == 3
 
 
 @pytest.mark.parametrize(
@@ -273,7 +274,8 @@ def test_one_other_number_in_one_tensor_is_refused(run, part, place):
 
 def test_an_optimizer_that_is_the_same_however_given_is_accepted(run):
     given = {"lr": None, "optimizer": partial(torch.optim.SGD, lr=0.01), "rounds": 3}
-    afo.train(**settings(run, **given), resume=True)
+    result = afo.train(**settings(run, **given), resume=True)
+    assert result.metrics["round"].max() == 3
 
 
 def test_all_that_differs_is_named_at_once(run):
