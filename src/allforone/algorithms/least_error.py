@@ -41,7 +41,8 @@ class LeastError(Weighted):
                 raise InputError(f"{name} is {getattr(self, name)}: must be a whole number, at least 1")
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
-        setting, n = rule.Setting.of(fleet.roster, fleet.batch_size), len(fleet.roster)
+        parameters = sum(state.models[name][0].numel() for name in fleet.trained)
+        setting, n = rule.Setting.of(fleet.roster, fleet.batch_size, parameters), len(fleet.roster)
         look = fleet.look(state.models, round, self.samples, self.sketch)
         memory: dict[str, Tensor] = state.own or rule.nothing(n, look.halves.shape[-1])
         memory, kappa = self._curvature(memory, look, state, fleet)
@@ -49,8 +50,8 @@ class LeastError(Weighted):
         # a stream shows the batches that it trains on: only the rounds before may weigh them
         known = {name: where_rows(setting.rarity == 0, memory[name], now) for name, now in after.items()}
         left = (look.norm.diagonal() / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
-        terms = rule.weigh_up(known, setting, kappa * left.square())  # with care while one's own gradient vanishes
-        weights = rule.bounded(rule.least_error(terms), after, look, setting)
+        terms = rule.weigh_up(known, setting, kappa * left)  # with care while one's own gradient vanishes
+        weights = rule.bounded(rule.least_error(terms), after, look, setting, kappa)
         return Info(weights, (1 - terms.bias).clamp(min=0), noise=terms.cost / terms.cost.diagonal()[:, None]), after
 
     def _curvature(

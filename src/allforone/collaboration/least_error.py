@@ -29,6 +29,10 @@ CURVATURE_KEPT = 0.9
 TRIANGLE = 0.1
 #: A gradient below this share of one's own squared size would only shorten the step, so it is no partner's.
 IDLE = 0.01
+#: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
+QUARTER = 0.25
+#: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
+REACH = 0.5
 #: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
 SMALLEST = 1e-40
 #: What is taken for ηβ stays above this, however flat the loss seems.
@@ -40,11 +44,12 @@ class Setting(NamedTuple):
 
     batch: Tensor  #: b_k, samples of an update
     rarity: Tensor  #: 1/n_k; 0 of a stream
+    unfitted: Tensor  #: 1 − P/n_k: the share of the noise that P parameters leave of n_k samples they are fitted to
 
     @classmethod
-    def of(cls, roster: Roster, batch_size: int) -> "Setting":
+    def of(cls, roster: Roster, batch_size: int, parameters: int) -> "Setting":
         sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
-        return cls(sizes.clamp(max=batch_size), 1 / sizes)
+        return cls(sizes.clamp(max=batch_size), 1 / sizes, (1 - parameters / sizes).clamp(min=0))
 
 
 def nothing(n: int, sketch: int) -> Memory:
@@ -132,20 +137,22 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
     relative, met = memory["ratio"].exp(), memory["seen"] > 0
     raw = relative * memory["noise"] / memory["seen"].clamp(min=1e-12)  # of one sample
     own = raw.diagonal()[:, None]
-    noise = raw.maximum(own)
-    others = torch.where(met & ~itself, raw, torch.inf).amin(1, keepdim=True)
-    least_noise = own.maximum(torch.where(others.isfinite(), others, 0))  # one's own vanishes near interpolation
+    noise, unfitted = raw.maximum(own), setting.unfitted[:, None]
+    fitted_away = torch.where(unfitted > 0, own / unfitted, torch.inf)
+    fresh = own.maximum(raw.minimum(fitted_away))  # of samples that one's model is not fitted to
+    others = torch.where(met & ~itself, fresh, torch.nan).nanquantile(QUARTER, dim=1, keepdim=True)
     allowed = itself | (met & (relative > IDLE))
     weight = memory["weight"].clamp(min=1e-150)
     mean = memory["difference"] / weight[..., None]
-    chance = memory["spread"] / weight.square() + (rarity[:, None] + rarity) * noise  # of two samples of one population
+    drawn = memory["seen"] * memory["spread"] / weight.square()  # chance of the samples looked at, trusted by and by
+    chance = drawn + (2 - unfitted) * (rarity[:, None] + rarity) * fresh  # of two samples of one population
     length = mean.square().sum(2)
     bias = torch.where(allowed & ~itself, (length - chance).clamp(min=0), 0)
     shrunk, root = (bias / length.clamp(min=1e-300))[..., None] * mean, bias.sqrt()
     products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
     care = kappa[:, None] / setting.batch
-    least = care.diagonal()[:, None] * own + rarity * least_noise
+    least = care.diagonal()[:, None] * own + rarity * own.fmax(others)
     cost = torch.where(itself, least, ((care + rarity) * noise).maximum(least))
     return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
 
@@ -160,16 +167,16 @@ def least_error(terms: Terms) -> Tensor:
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
 
 
-def bounded(weights: Tensor, memory: Memory, look: Look, setting: Setting) -> Tensor:
+def bounded(weights: Tensor, memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor:
     """w_ik = α_ik √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊), the rest to oneself: what a partner may add to a step is bounded.
 
-    ρ_i is one's own squared gradient, now or smoothed; on finite data, where that vanishes near interpolation, at least
-    the median distance.
+    ρ_i is one's own squared gradient, now or smoothed, over 2κ; on finite data, where that vanishes near interpolation,
+    at least the median distance.
     """
     itself = torch.eye(len(weights), dtype=torch.bool)
     own = look.norm.diagonal()[:, None]
     middle = torch.where(itself, own, look.distance).nanmedian(1, keepdim=True).values
-    reach = own.maximum(memory["size"].exp()[:, None])
+    reach = (REACH / kappa)[:, None] * own.maximum(memory["size"].exp()[:, None])
     reach = torch.where(setting.rarity[:, None] > 0, reach.maximum(middle), reach)
     beyond = look.distance - 2 * look.noise.diagonal()[:, None]
     share = torch.where(beyond > reach, reach / beyond.clamp(min=1e-300), 1).sqrt()

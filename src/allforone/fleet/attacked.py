@@ -141,7 +141,8 @@ class Attacked:
             for part, own in enumerate(answers[k]):
                 victims = torch.stack([columns[part] for columns in truthful]).mean(0) if truthful else own
                 first = self._stale.get(k, own).expand_as(own)
-                seen = Seen(own, victims, first, generator(self.honest.seed, k, step, part, "attack"))
+                random = generator(self.honest.seed, k, step, part, "attack")
+                seen = Seen(own, victims, first, random, self.liars.index(k), step)
                 answers[k][part] = ATTACKS[self.attack.kind](seen)
         return answers
 

@@ -17,6 +17,8 @@ class Seen(NamedTuple):
     victims: Tensor  #: the mean of the honest clients' gradients
     first: Tensor  #: its gradient on its first batch, at the initial model; the same in every row
     random: torch.Generator
+    number: int  #: of the liar, among the liars
+    step: int  #: of the update
 
 
 def _noise(seen: Seen) -> Tensor:
@@ -30,6 +32,13 @@ def _mimicry(seen: Seen) -> Tensor:
     return seen.victims + 0.1 * _length(seen.victims) * ones / _length(ones)
 
 
+def _cancelling(seen: Seen) -> Tensor:
+    """One half of the liars pull to one side, the other half to the other; at every fourth step all to the same."""
+    side = 1 if seen.number % 2 == 0 or seen.step % 4 == 3 else -1
+    ones = torch.ones_like(seen.victims)
+    return seen.victims + 3 * side * _length(seen.victims) * ones / _length(ones)
+
+
 def _length(rows: Tensor) -> Tensor:
     return rows.square().sum(1, keepdim=True).sqrt()
 
@@ -41,6 +50,7 @@ ATTACKS: dict[str, Callable[[Seen], Tensor]] = {
     "zeros": lambda seen: torch.zeros_like(seen.honest),
     "stale": lambda seen: seen.first,
     "mimicry": _mimicry,
+    "cancelling": _cancelling,
     "nan": lambda seen: torch.full_like(seen.honest, torch.nan),
     "inf": lambda seen: torch.full_like(seen.honest, torch.inf),
     "short": lambda seen: seen.honest[:, 1:],

@@ -41,9 +41,9 @@ class Centre(NamedTuple):
     test: tuple[Tensor, Tensor]
 
 
-def heart_disease(seed: int = 127) -> Problem:
-    """Four clients, one for each hospital. The split is FLamby's and does not depend on the seed."""
-    centres = {name: centre(file) for file, name in CENTRES.items()}
+def heart_disease(seed: int = 127, split: int = 43) -> Problem:
+    """Four clients, one for each hospital. Who is trained on and who tests depends on `split` only; 43 is FLamby's."""
+    centres = {name: centre(file, split=split) for file, name in CENTRES.items()}
     sizes = [len(data.train[0]) for data in centres.values()]
     return Problem(
         clients=[Client(data.train, data.test, name=name) for name, data in centres.items()],
@@ -66,7 +66,7 @@ def _share_right(output: Tensor, target: Tensor) -> Tensor:
     return ((output > 0) == (target > 0.5)).double().mean()
 
 
-def centre(name: str, scaled: bool = True) -> Centre:
+def centre(name: str, scaled: bool = True, split: int = 43) -> Centre:
     """One hospital: split 66/34, and scaled by the mean and deviation of its own training patients."""
     from sklearn.model_selection import train_test_split
 
@@ -76,13 +76,14 @@ def centre(name: str, scaled: bool = True) -> Centre:
         np.arange(len(sick)),
         train_size=0.66,
         test_size=0.34,
-        random_state=43,
+        random_state=split,
         shuffle=True,
         stratify=sick if counts.min() > 2 else None,
     )
     x, y = torch.from_numpy(features).float(), torch.from_numpy(sick).float()[:, None]
     if scaled:
-        x = (x - x[train].mean(0)) / (x[train].std(0) + 1e-9)
+        deviation = x[train].std(0)
+        x = (x - x[train].mean(0)) / torch.where(deviation > 0, deviation, 1)  # of a column of equals nothing is known
     return Centre((x[train], y[train]), (x[test], y[test]))
 
 

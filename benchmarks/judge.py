@@ -1,0 +1,169 @@
+"""All-for-one against Local, averaging and the true clusters, in worlds that differ in all that may matter.
+
+    python -m benchmarks.judge                           # all for which the data are here; hours
+    python -m benchmarks.judge --only digits,streams     # some families
+    python -m benchmarks.judge --half tuned              # the half that constants were chosen on
+
+What was measured once is kept in --out and not measured again: delete it after a change of the rule.
+"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from allforone.algorithms import Algorithm, AllForOne, FedAvg, LeastError, Local, Oracle, advance
+from allforone.algorithms.base import Info, Memory, State, Weighted
+from allforone.fleet import Fleet, Round
+
+from .worlds import JUDGED, TUNED, World
+
+HALVES = {"tuned": TUNED, "judged": JUDGED}
+#: Where the best of the others gains less over training alone, a share of that gain says nothing.
+LEAST_GAIN = {True: 0.3, False: 0.5}
+
+
+class Averaged(Weighted):
+    """One model for all, in effect: everybody's gradients at every update, by data size. FedAvg that talks always."""
+
+    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
+        sizes = fleet.roster.sizes
+        return Info((sizes / sizes.sum()).expand(len(sizes), -1)), {}
+
+
+RULES: dict[str, Callable[[], Algorithm]] = {
+    "local": Local,
+    "fedavg": FedAvg,
+    "averaged": Averaged,
+    "oracle": Oracle,
+    "online": AllForOne,
+    "least-error": LeastError,
+}
+OTHERS = ("local", "fedavg", "averaged", "oracle")
+
+Key = tuple[str, str, int]  #: world, rule, seed
+
+
+def score(world: World, rule: str, seed: int) -> float | None:
+    """The mean over the honest clients: accuracy in points, or −log10 of the excess loss; None where it cannot run."""
+    torch.set_num_threads(1)
+    fleet, optimizer, rounds, inner = world.begin(seed)
+    algorithm = RULES[rule]()
+    if algorithm.needs_clusters and fleet.roster.clusters is None:
+        return None
+    state = algorithm.init(fleet.initial(), optimizer)
+    for number in range(rounds):
+        state, _ = advance(
+            algorithm, state, fleet, fleet.begin(number + 1, range(number * inner, (number + 1) * inner))
+        )
+    found = fleet.evaluate(state.models, fleet.begin(0, range(0)))
+    values = 100 * found.metrics["accuracy"] if found.excess is None else -found.excess.clamp(min=1e-28).log10()
+    liars = getattr(fleet, "liars", [])
+    return statistics.fmean(float(value) for k, value in enumerate(values) if k not in liars)
+
+
+def measured(path: Path) -> dict[Key, float | None]:
+    lines = path.read_text().splitlines() if path.exists() else []
+    return {(row["world"], row["rule"], row["seed"]): row["score"] for row in map(json.loads, lines)}
+
+
+def measure(worlds: list[World], rules: list[str], path: Path, workers: int) -> dict[Key, float | None]:
+    """All scores: those of the file, and the others, which it is given as they come."""
+    found = measured(path)
+    missing = [(w, r, s) for w in worlds for r in rules for s in w.seeds if (w.name, r, s) not in found]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with ProcessPoolExecutor(workers) as pool, path.open("a") as file, Progress(transient=True) as progress:
+        bar = progress.add_task("judging …", total=len(missing))
+        jobs = {pool.submit(score, *job): job for job in missing}
+        for job in as_completed(jobs):
+            world, rule, seed = jobs[job]
+            found[world.name, rule, seed] = job.result()
+            row = {"world": world.name, "rule": rule, "seed": seed, "score": job.result()}
+            file.write(json.dumps(row) + "\n")
+            file.flush()
+            progress.advance(bar)
+    return found
+
+
+class Means:
+    """Scores over the seeds of a world; a difference has its standard error."""
+
+    def __init__(self, found: dict[Key, float | None]) -> None:
+        self.found = found
+
+    def of(self, world: World, rule: str) -> float | None:
+        values = [self.found.get((world.name, rule, seed)) for seed in world.seeds]
+        return None if None in values else statistics.fmean(v for v in values if v is not None)
+
+    def best(self, world: World) -> float:
+        return max(mean for rule in OTHERS if (mean := self.of(world, rule)) is not None)
+
+    def above(self, world: World, rule: str, other: str) -> tuple[float, float]:
+        """By how much a rule is better than another, paired by seed: mean and standard error."""
+        gaps = [self.found[world.name, rule, s] - self.found[world.name, other, s] for s in world.seeds]  # type: ignore[operator]
+        return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
+
+    def share(self, world: World, rule: str) -> float | None:
+        """Its gain over Local, of that of the best of the others; None where that is next to nothing."""
+        mine, alone = self.of(world, rule), self.of(world, "local")
+        if mine is None or alone is None or self.best(world) - alone < LEAST_GAIN[world.decades]:
+            return None
+        return (mine - alone) / (self.best(world) - alone)
+
+
+def world_table(worlds: list[World], rules: list[str], means: Means) -> Table:
+    table = Table("world", *rules, *(f"{rule} − Local" for rule in rules if rule not in OTHERS), box=None)
+    for world in worlds:
+        values = [means.of(world, rule) for rule in rules]
+        gaps = [means.above(world, rule, "local") for rule in rules if rule not in OTHERS]
+        table.add_row(
+            world.name,
+            *("–" if value is None else f"{value:.1f}" for value in values),
+            *(f"{mean:+.2f} ± {error:.2f}" for mean, error in gaps),
+        )
+    return table
+
+
+def summary_table(worlds: list[World], rules: list[str], means: Means) -> Table:
+    table = Table(
+        "family", "rule", "of the attainable gain", "worst to Local", "worst to FedAvg", "worst to the best", box=None
+    )
+    for family in dict.fromkeys(world.family for world in worlds):
+        inside = [world for world in worlds if world.family == family]
+        for rule in (rule for rule in rules if rule not in OTHERS):
+            shares = [share for world in inside if (share := means.share(world, rule)) is not None]
+            local, fedavg = (
+                min(means.above(world, rule, other)[0] for world in inside) for other in ("local", "fedavg")
+            )
+            best = min(means.of(world, rule) - means.best(world) for world in inside)  # type: ignore[operator]
+            gain = f"{100 * statistics.fmean(shares):.0f} %" if shares else "–"
+            table.add_row(family, rule, gain, f"{local:+.2f}", f"{fedavg:+.2f}", f"{best:+.2f}")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--half", choices=list(HALVES), default="judged")
+    parser.add_argument("--only", help="families of worlds, such as digits,streams")
+    parser.add_argument("--rules", default=",".join(RULES), help="of " + ", ".join(RULES))
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--out", type=Path, help="by default out/judge-HALF.jsonl")
+    options = parser.parse_args()
+    worlds = [w for w in HALVES[options.half] if not options.only or w.family in options.only.split(",")]
+    rules = options.rules.split(",")
+    out = options.out or Path(f"out/judge-{options.half}.jsonl")
+    means = Means(measure(worlds, rules, out, options.workers))
+    console = Console()
+    console.print(world_table(worlds, rules, means))
+    console.print(summary_table(worlds, rules, means))
+
+
+if __name__ == "__main__":
+    main()
