@@ -4,9 +4,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle
+    from .algorithms import Algorithm, AllForOne, BySimilarity, FedAvg, Local, Oracle
     from .api import Trained, train
-    from .collaboration import Criterion, CustomCriterion, FreshSamples, UpdateBatches, binary, continuous
+    from .collaboration import Criterion, CustomCriterion, FreshSamples, binary, continuous
     from .errors import AllForOneError, Diverged, InputError
     from .problems import Client, Metric, Problem, Settings, Task, accuracy, digits, synthetic
 
@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 
 #: Each room and the public names imported from it. Room and name are loaded at first use: `import allforone` is light.
 _HOMES = {
-    "algorithms": ("Algorithm", "AllForOne", "FedAvg", "Local", "Oracle"),
+    "algorithms": ("Algorithm", "AllForOne", "BySimilarity", "FedAvg", "Local", "Oracle"),
     "api": ("Trained", "train"),
-    "collaboration": ("Criterion", "CustomCriterion", "FreshSamples", "UpdateBatches", "binary", "continuous"),
+    "collaboration": ("Criterion", "CustomCriterion", "FreshSamples", "binary", "continuous"),
     "errors": ("AllForOneError", "Diverged", "InputError"),
     "problems": ("Client", "Metric", "Problem", "Settings", "Task", "accuracy", "digits", "synthetic"),
     "fleet": (),
@@ -30,6 +30,7 @@ __all__ = [
     "Algorithm",
     "AllForOne",
     "AllForOneError",
+    "BySimilarity",
     "Client",
     "Criterion",
     "CustomCriterion",
@@ -44,7 +45,6 @@ __all__ = [
     "Settings",
     "Task",
     "Trained",
-    "UpdateBatches",
     "accuracy",
     "binary",
     "continuous",

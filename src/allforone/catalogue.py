@@ -53,10 +53,9 @@ PROBLEMS: Catalogue[Callable[..., "Problem"]] = Catalogue(
 #: A function from options to each algorithm.
 ALGORITHMS: Catalogue[Callable[..., "Algorithm"]] = Catalogue(
     {
-        "all-for-one": "allforone.algorithms:all_for_one",
+        "all-for-one": "allforone.algorithms:AllForOne",
         "all-for-one-binary": "allforone.algorithms:all_for_one_binary",
         "all-for-one-continuous": "allforone.algorithms:all_for_one_continuous",
-        "all-for-one-least-error": "allforone.algorithms:LeastError",
         "oracle": "allforone.algorithms:Oracle",
         "local": "allforone.algorithms:Local",
         "fedavg": "allforone.algorithms:FedAvg",
@@ -100,7 +99,7 @@ FLEETS: Catalogue[Callable[..., Any]] = Catalogue(
 DATA_SETS = ["mnist", "cifar10", "heart-disease", "ixi"]
 
 #: How clients may lie.
-ATTACKS = ["flip", "flip10", "noise", "zeros", "stale", "mimicry", "nan", "inf", "short"]
+ATTACKS = ["flip", "flip10", "noise", "zeros", "stale", "mimicry", "cancelling", "nan", "inf", "short"]
 
 #: A function from a table to what is printed in each format.
 FORMATS: Catalogue[Callable[["Table"], Any]] = Catalogue(

@@ -213,7 +213,6 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
         "gradients of rows owned by others": lambda fleet: fleet.gradients(three, mix[:3], round, round.steps[0], some),
         "gradients of nobody's models": lambda fleet: fleet.gradients(three, mix[:3], round, round.steps[0], None),
         "descend": lambda fleet: fleet.descend(starting, mix, Optimizer(MOMENTUM), round)[0],
-        "compare on the update's batches": lambda fleet: fleet.compare(starting, round)._asdict(),
         "compare on fresh samples": lambda fleet: fleet.compare(starting, round, 5)._asdict(),
         "look": lambda fleet: fleet.look(starting, round, 6, 16)._asdict(),
         "losses": lambda fleet: {"losses": fleet.losses(three, round)},

@@ -1,22 +1,15 @@
 """How the models are updated. One file each, `init` and `step`."""
 
 from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS
-from .all_for_one import (
-    AllForOne,
-    Weighting,
-    all_for_one,
-    all_for_one_binary,
-    all_for_one_continuous,
-    default_weighting,
-)
+from .all_for_one import AllForOne
 from .apfl import Apfl
 from .base import Algorithm, Info, Memory, State, Verdict, Weighted, advance
+from .by_similarity import BySimilarity, Weighting, all_for_one_binary, all_for_one_continuous, default_weighting
 from .cobo import CoBo
 from .ditto import Ditto
 from .fedavg import FedAvg, fedavg_finetune
 from .guarded import Guarded
 from .ifca import Ifca
-from .least_error import LeastError
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
@@ -27,13 +20,13 @@ __all__ = [
     "Algorithm",
     "AllForOne",
     "Apfl",
+    "BySimilarity",
     "CoBo",
     "Ditto",
     "FedAvg",
     "Guarded",
     "Ifca",
     "Info",
-    "LeastError",
     "Local",
     "Memory",
     "Oracle",
@@ -43,7 +36,6 @@ __all__ = [
     "Weighting",
     "WgaBc",
     "advance",
-    "all_for_one",
     "all_for_one_binary",
     "all_for_one_continuous",
     "default_weighting",

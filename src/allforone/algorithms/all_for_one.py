@@ -1,90 +1,75 @@
-"""All-for-one: θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), with weights that follow how similar the clients are now."""
+"""All-for-one: θ_i ← θ_i − η Σ_k w_ik g_k(θ_i), with the weights of least bias² + noise.
 
-from dataclasses import dataclass, field
-from typing import Literal
+As good as the best of training alone, averaging and the true clusters, without being told which world it is.
+"""
 
-from ..collaboration import (
-    Binary,
-    Continuous,
-    Criterion,
-    Estimator,
-    FreshSamples,
-    UpdateBatches,
-    definition,
-    normalised,
-    step_scale,
-    trusted,
-)
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..collaboration import least_error as rule
+from ..collaboration import trusted
+from ..collaboration.similarity import ordered_pairs
 from ..errors import InputError
-from ..fleet import Fleet, Round
+from ..fleet import Fleet, Look, Round, sketch, where_rows
 from .base import Info, Memory, State, Weighted
-
-Weighting = Literal["definition", "normalised"]
 
 
 @dataclass(frozen=True)
 class AllForOne(Weighted):
-    """estimate r and σ² → φ → α → trust → step.
+    """look at each other → remember → weigh up bias and noise → least error → trust → step.
 
     Args:
-        criterion: φ, how much a client of similarity r may count.
-        estimator: of similarity and noise, by default from the batches of the updates; `FreshSamples` is the paper's.
-        weighting: the "definition" lets rows of the weights sum to more than one and needs β to bound the step;
-            "normalised" rows sum to one. By default the definition, with the paper's estimator and where β is known.
+        samples: what a client shows at each look, at least: of finite data drawn for it, of streams the round's own.
+        sketch: numbers by which a gradient is remembered.
 
     Example:
-        >>> AllForOne().name, AllForOne(Binary(0.2), FreshSamples(64)).name
-        ('all-for-one', 'all-for-one-binary')
+        >>> import allforone as afo
+        >>> afo.train(afo.digits(clients=4), algorithm=AllForOne(), rounds=2).weights[-1].sum(1).round(decimals=6)
+        tensor([1., 1., 1., 1.], dtype=torch.float64)
     """
 
-    criterion: Criterion = field(default_factory=Continuous)
-    estimator: Estimator = field(default_factory=UpdateBatches)
-    weighting: Weighting | None = None
+    name = "all-for-one"
+    label = "All-for-one"
+
+    samples: int = 16
+    sketch: int = 64
 
     def __post_init__(self) -> None:
-        if self.weighting not in (None, "definition", "normalised"):
-            raise InputError(f"weighting is {self.weighting!r}: must be 'definition' or 'normalised'")
-        if not isinstance(self.estimator, Estimator):
-            raise InputError(f"estimator is {self.estimator!r}: give afo.UpdateBatches() or afo.FreshSamples()")
-        if not isinstance(self.criterion, Criterion):
-            raise InputError(f"criterion is {self.criterion!r}: give afo.binary(), afo.continuous(), …")
-
-    @property
-    def name(self) -> str:
-        kind = type(self.criterion).__name__.lower()
-        return f"all-for-one-{kind}" if isinstance(self.estimator, FreshSamples) else "all-for-one"
-
-    @property
-    def label(self) -> str:
-        kind = type(self.criterion).__name__.lower()
-        return f"All-for-one, {kind} (paper)" if isinstance(self.estimator, FreshSamples) else "All-for-one"
+        for name in ("samples", "sketch"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
-        estimate, own = self.estimator(fleet, state.models, state.own, round)
-        weights = definition(estimate.similarity, self.criterion, estimate.variance)
-        if (self.weighting or default_weighting(self.estimator, fleet.smoothness)) == "normalised":
-            weights = normalised(weights)
-        if estimate.trust is not None:
-            weights = trusted(weights, estimate.trust)
-        scale = step_scale(weights, state.optimizer.lr, fleet.smoothness) if fleet.smoothness else None
-        noise = estimate.variance / estimate.variance.diagonal()[:, None]
-        return Info(weights, estimate.similarity, scale, noise, estimate.trust), own
+        parameters = sum(state.models[name][0].numel() for name in fleet.trained)
+        setting, n = rule.Setting.of(fleet.roster, fleet.batch_size, parameters), len(fleet.roster)
+        look = fleet.look(state.models, round, self.samples, self.sketch)
+        memory: dict[str, Tensor] = state.own or rule.nothing(n, look.halves.shape[-1])
+        memory, kappa = self._curvature(memory, look, state, fleet)
+        after = rule.remember(memory, look, setting)
+        # a stream shows the batches that it trains on: only the rounds before may weigh them
+        known = {name: where_rows(setting.rarity == 0, memory[name], now) for name, now in after.items()}
+        left = (look.norm.diagonal() / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
+        terms = rule.weigh_up(known, setting, kappa * left)  # with care while one's own gradient vanishes
+        trust = rule.trust(after, look, setting, kappa)
+        weights = trusted(rule.least_error(terms), trust)
+        similarity = (1 - terms.bias).clamp(min=0)
+        return Info(weights, similarity, bias=terms.bias, noise=terms.cost, trust=trust), after
 
-    def looking(self, round: Round, partners: int) -> int | None:
-        return self.estimator.messages(round, partners)
+    def _curvature(
+        self, memory: dict[str, Tensor], look: Look, state: State, fleet: Fleet
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        """κ for ηβ: known, seen, or 1 where the step does not grow with the gradient, as of Adam."""
+        step, ones = state.optimizer.step_size, torch.ones(len(fleet.roster), dtype=torch.float64)
+        if step is None:
+            return memory, ones
+        if fleet.smoothness is not None:
+            return memory, (step * fleet.smoothness * ones).clamp(max=1)
+        flat = torch.cat([state.models[name].flatten(1) for name in fleet.trained], 1)
+        return rule.curvature(memory, look, sketch(flat.shape[1], self.sketch)(flat.double()), step)
 
-
-def default_weighting(estimator: Estimator, smoothness: float | None) -> Weighting:
-    return "definition" if isinstance(estimator, FreshSamples) and smoothness else "normalised"
-
-
-def all_for_one(memory: float = 0.9, every: int = 1, weighting: Weighting | None = None) -> AllForOne:
-    return AllForOne(Continuous(), UpdateBatches(memory, every), weighting)
-
-
-def all_for_one_binary(threshold: float = 0.1, samples: int = 512, weighting: Weighting | None = None) -> AllForOne:
-    return AllForOne(Binary(threshold), FreshSamples(samples), weighting)
-
-
-def all_for_one_continuous(samples: int = 512, weighting: Weighting | None = None) -> AllForOne:
-    return AllForOne(Continuous(), FreshSamples(samples), weighting)
+    def looking(self, round: Round, partners: int) -> int:
+        """A gradient of every pair, and the models that updates do not send."""
+        return 2 * ordered_pairs(round) - partners

@@ -2,7 +2,6 @@
 
 from .criterion import Binary, Continuous, Criterion, CustomCriterion, binary, continuous
 from .similarity import Estimate, Estimator, FreshSamples, Memory, similarity
-from .update_batches import UpdateBatches
 from .weights import definition, effective_variance, normalised, step_scale, trusted, uniform_within
 
 __all__ = [
@@ -14,7 +13,6 @@ __all__ = [
     "Estimator",
     "FreshSamples",
     "Memory",
-    "UpdateBatches",
     "binary",
     "continuous",
     "definition",

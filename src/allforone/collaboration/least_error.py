@@ -167,18 +167,17 @@ def least_error(terms: Terms) -> Tensor:
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
 
 
-def bounded(weights: Tensor, memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor:
-    """w_ik = α_ik √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊), the rest to oneself: what a partner may add to a step is bounded.
+def trust(memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor:
+    """f_ik = √min(1, ρ_i/(‖x_ik‖² − 2V_ii)₊): what a partner may add to a step is bounded, whatever is known.
 
     ρ_i is one's own squared gradient, now or smoothed, over 2κ; on finite data, where that vanishes near interpolation,
-    at least the median distance.
+    at least the median distance. Who did not answer is not trusted.
     """
-    itself = torch.eye(len(weights), dtype=torch.bool)
+    itself = torch.eye(len(kappa), dtype=torch.bool)
     own = look.norm.diagonal()[:, None]
     middle = torch.where(itself, own, look.distance).nanmedian(1, keepdim=True).values
     reach = (REACH / kappa)[:, None] * own.maximum(memory["size"].exp()[:, None])
     reach = torch.where(setting.rarity[:, None] > 0, reach.maximum(middle), reach)
     beyond = look.distance - 2 * look.noise.diagonal()[:, None]
     share = torch.where(beyond > reach, reach / beyond.clamp(min=1e-300), 1).sqrt()
-    kept = torch.where(itself | ~look.distance.isfinite(), 0, weights * share.nan_to_num())
-    return kept + torch.diag(1 - kept.sum(1))
+    return torch.where(look.distance.isfinite(), share.nan_to_num(), 0)

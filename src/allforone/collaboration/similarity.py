@@ -1,4 +1,4 @@
-"""How similar two clients are now, r_ik, and how noisy their gradients, σ_k², estimated from gradients."""
+"""How similar two clients are now, r_ik, estimated from gradients."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ Memory = dict[str, Tensor]
 class Estimate(NamedTuple):
     similarity: Tensor  #: [N, N], r_ik
     variance: Tensor  #: [N, N], σ_k² at θ_i, up to a factor common to a row
-    trust: Tensor | None = None  #: [N, N], f_ik: the share of g_k(θ_i) − g_i(θ_i) that client i lets through
 
 
 class Estimator(ABC):
@@ -55,7 +54,7 @@ class FreshSamples(Estimator):
 
     Example:
         >>> import allforone as afo
-        >>> afo.AllForOne(afo.binary(0.2), afo.FreshSamples(64)).name
+        >>> afo.BySimilarity(afo.binary(0.2), afo.FreshSamples(64)).name
         'all-for-one-binary'
     """
 

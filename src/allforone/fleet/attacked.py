@@ -14,7 +14,7 @@ from .base import Direction, Evaluation, Ledger, Look, NewLosses, PairStatistics
 from .in_process import InProcess
 from .models import Models, pick
 from .optimizer import Optimizer
-from .pairs import look_of, looks, pair_statistics, statistics
+from .pairs import look_of, looks
 
 #: A liar's own model that has grown to this many times its first size starts anew: it is nobody's business.
 LOST = 1e3
@@ -104,21 +104,16 @@ class Attacked:
         share = mix.sum(1) / weights.sum(1)
         return weights * torch.where(weights.sum(1) != 0, share, 1)[:, None]
 
-    def compare(self, models: Models, round: Round, samples: int | None = None) -> PairStatistics:
-        sent = self._sent(models, self.honest.to_compare(round, samples), round.steps.start, "compare {}")
-        clients = list(sent)
-        unknown = torch.full((sum(self._sizes),), torch.nan, dtype=models[self.trained[0]].dtype)
-
-        def gradients(i: int, k: int) -> list[Tensor]:
-            fine = all(bool(self._fine(column)[i]) for column in sent[k])
-            return [column[i] if fine else unknown for column in sent[k]]
-
-        rows = [statistics(gradients(i, i), (gradients(i, k) for k in clients)) for i in clients]
-        return pair_statistics(rows, clients, len(self.roster), samples is None)
+    def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
+        drawn = self.honest.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
+        look = self._look(models, {k: [batch] for k, batch in drawn.items()}, round.steps.start, 0)
+        return PairStatistics(look.distance, look.norm)
 
     def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
-        batches = self.honest.batches.to_look_at(round.present, round.steps, samples, 1)
-        sent, short = self._sent(models, batches, round.steps.start, "look {}"), self.honest.sketch(sketch)
+        return self._look(models, self.honest.to_look_at(round, samples), round.steps.start, sketch)
+
+    def _look(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+        sent, short = self._sent(models, batches, step, "look {}"), self.honest.sketch(sketch)
         unknown = torch.full((sum(self._sizes),), torch.nan, dtype=models[self.trained[0]].dtype)
 
         def gradients(i: int, k: int) -> list[Tensor]:

@@ -67,7 +67,6 @@ class PairStatistics(NamedTuple):
 
     distance: Tensor  #: [N, N], ‖g_k(θ_i) − g_i(θ_i)‖²
     norm: Tensor  #: [N, N], ‖g_k(θ_i)‖²
-    noise: Tensor | None  #: [N, N], ‖a − b‖²/4 for the halves of k's batch, whose mean is g_k(θ_i): its variance
 
 
 class Look(NamedTuple):
@@ -128,11 +127,10 @@ class Fleet(Protocol):
         """All updates of a round with fixed weights; row i is client i's model. The arguments stay as they were."""
         ...
 
-    def compare(self, models: Models, round: Round, samples: int | None = None) -> PairStatistics:
+    def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         """Statistics of gradients of those present at each other's models; row i is client i's model.
 
-        On `samples` samples per client, drawn apart from those of the updates; without it on the batches of the round's
-        first update, in halves, which tells the noise too.
+        On `samples` samples per client, drawn apart from those of the updates.
         """
         ...
 

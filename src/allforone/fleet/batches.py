@@ -51,23 +51,6 @@ class Batches:
             if self.clients[k].is_transformed and name not in self._kept:
                 self._kept[name] = self._draw(*name)
 
-    def to_compare(self, asked: Tensor, step: int, samples: int | None, least: int) -> dict[int, list[Batch]]:
-        """What each client is compared on: a batch of `samples` drawn for it, or the update's batch in two halves.
-
-        A batch too small for halves of `least` samples is one half, and that of the step before the other; of the step
-        after, at the first.
-        """
-        if samples is not None:
-            drawn = self.of(asked, step, purpose="compare", size=samples)
-            return {k: [batch] for k, batch in drawn.items()}
-        batches = self.of(asked, step)
-        if all(len(inputs) >= 2 * least for inputs, _ in batches.values()):
-            return {
-                k: list(zip(x.split(len(x) // 2)[:2], y.split(len(x) // 2)[:2], strict=True))
-                for k, (x, y) in batches.items()
-            }
-        return {k: [self.uncounted(k, step - 1 if step else 1), batch] for k, batch in batches.items()}
-
     def to_look_at(self, asked: Tensor, steps: range, samples: int, least: int) -> dict[int, list[Batch]]:
         """Two halves of about `samples` samples of each client: of finite data a sample drawn for it, of a stream the
         first batches of the round, or that of the step before too, where a round has too few for halves of `least`."""

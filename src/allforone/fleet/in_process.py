@@ -98,30 +98,25 @@ class InProcess(ABC):
             running.apply(direction(running.models, gradients) if direction else gradients)
         return running.finish()
 
-    def compare(self, models: Models, round: Round, samples: int | None = None) -> PairStatistics:
-        return self.compared(models, self.to_compare(round, samples), round.steps.start, samples is None)
-
-    def to_compare(self, round: Round, samples: int | None) -> dict[int, list[Batch]]:
-        """What those present are compared on; halves of batches where `samples` is None."""
-        least = 2 if self.passes.moves_buffers else 1
-        return self.batches.to_compare(round.present, round.steps.start, samples, least)
+    def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
+        drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
+        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, round.steps.start, 0)
+        return PairStatistics(look.distance, look.norm)
 
     def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
-        least = 2 if self.passes.moves_buffers else 1
-        batches = self.batches.to_look_at(round.present, round.steps, samples, least)
-        return self.looked(models, batches, round.steps.start, sketch)
+        return self.looked(models, self.to_look_at(round, samples), round.steps.start, sketch)
+
+    def to_look_at(self, round: Round, samples: int) -> dict[int, list[Batch]]:
+        """What those present show, in halves; a batch of one tells nothing to layers that compare its samples."""
+        return self.batches.to_look_at(round.present, round.steps, samples, 2 if self.passes.moves_buffers else 1)
 
     @abstractmethod
     def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
-        """What clients say on these batches, each in halves; NaN of clients without one."""
+        """What clients say on these batches, each whole or in halves; NaN of clients without one."""
 
     @abstractmethod
     def mixed_gradients(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         """`gradients` of those who are there."""
-
-    @abstractmethod
-    def compared(self, models: Models, batches: dict[int, list[Batch]], step: int, halves: bool) -> PairStatistics:
-        """The statistics on these batches, each whole or in halves; NaN of clients without one."""
 
     @abstractmethod
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:

@@ -4,10 +4,10 @@ import torch
 from torch import Tensor
 
 from ..problems.data import Batch
-from .base import Look, PairStatistics
+from .base import Look
 from .in_process import InProcess
 from .models import Models, flat, row
-from .pairs import look_of, looks, pair_statistics, statistics
+from .pairs import look_of, looks
 from .passes import owner_of
 
 
@@ -24,16 +24,6 @@ class Loop(InProcess):
                     for name, value in buffers.items():
                         result[name][m] = value
         return result
-
-    def compared(self, models: Models, batches: dict[int, list[Batch]], step: int, halves: bool) -> PairStatistics:
-        def gradients(i: int, k: int) -> list[Tensor]:
-            return [
-                flat(self.passes.gradient(row(models, i), i, k, batch, step, f"compare {part}")[0].values())
-                for part, batch in enumerate(batches[k])
-            ]
-
-        rows = [statistics(gradients(i, i), (gradients(i, k) for k in batches)) for i in batches]
-        return pair_statistics(rows, list(batches), len(self.roster), halves)
 
     def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
         def gradients(i: int, k: int) -> list[Tensor]:

@@ -17,13 +17,13 @@ class Sketch:
     def __init__(self, length: int, size: int) -> None:
         self.length, self.size = length, min(size, length)
         random = generator("sketch", length, size)
-        self.place = torch.randint(self.size, (length,), generator=random)
+        self.place = torch.randint(max(1, self.size), (length,), generator=random)
         self.sign = 2.0 * torch.randint(2, (length,), generator=random) - 1
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """[…, length] → […, size]"""
-        if self.size == self.length:
-            return vectors
+        if self.size in (0, self.length):
+            return vectors[..., : self.size]
         short = vectors.new_zeros(*vectors.shape[:-1], self.size)
         return short.index_add(-1, self.place, vectors * self.sign.to(vectors.dtype))
 

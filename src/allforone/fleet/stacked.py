@@ -5,12 +5,12 @@ from torch import Tensor, nn
 
 from ..problems import Problem
 from ..problems.data import Batch
-from .base import Direction, Look, PairStatistics
+from .base import Direction, Look
 from .fast_passes import FastPasses
 from .in_process import InProcess, Participation
 from .models import Models, flat, pick, row
 from .optimizer import Optimizer
-from .pairs import look_of, looks, pair_statistics, statistics
+from .pairs import look_of, looks
 from .vectorised import Vectorised, check_losses
 from .workers import one_core
 
@@ -66,28 +66,6 @@ class Stacked(InProcess):
             result, loss = self.small.gradients(models, plan, inputs, targets)
         check_losses([loss], plan, steps, owners)
         return {name: value if name in self.trained else value.clone() for name, value in result.items()}
-
-    def compared(self, models: Models, batches: dict[int, list[Batch]], step: int, halves: bool) -> PairStatistics:
-        clients = list(batches)
-        if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
-            self.passes.train_mode()
-            with one_core():
-                inputs, targets = _stacked(batches)
-                rows = self.small.compare(pick(models, torch.tensor(clients)), inputs, targets, step)
-            return pair_statistics(zip(*rows, strict=True), clients, len(self.roster), halves)
-        arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
-
-        def of_row(module: nn.Module, i: int) -> tuple[Tensor, Tensor, Tensor]:
-            def gradients(k: int) -> list[Tensor]:
-                return [
-                    self._gradient(module, row(models, i), i, k, batch, step, f"compare {part}")
-                    for part, batch in enumerate(arranged[k])
-                ]
-
-            own = gradients(i)  # two clients' gradients in memory, never N
-            return statistics(own, (gradients(k) if k != i else own for k in clients))
-
-        return pair_statistics(self.passes.workers.each(of_row, clients), clients, len(self.roster), halves)
 
     def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
         clients, short = list(batches), self.sketch(sketch)

@@ -45,7 +45,7 @@ class Vectorised:
         self.module, self.loss, self.trained, self.compiled = module, loss, trained, compiled
         self.names = list(dict(module.named_parameters()))
         self.dtype = dict(module.named_parameters())[trained[0]].dtype
-        self._gradients, self._compare = Recorded(self._weighted, compiled), Recorded(self._compared)
+        self._gradients = Recorded(self._weighted, compiled)
         self._looks: dict[int, Recorded] = {}
 
     def plan(self, mix: Tensor) -> Plan:
@@ -78,28 +78,18 @@ class Vectorised:
         losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
         return weights @ losses, losses
 
-    def compare(self, models: Models, inputs: Tensor, targets: Tensor, step: int) -> tuple[Tensor, ...]:
-        """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models: each [N, N]."""
-        return self._checked(self._compare, models, inputs, targets, step)
-
     def look(self, models: Models, inputs: Tensor, targets: Tensor, step: int, sketch: Sketch) -> tuple[Tensor, ...]:
-        """As `compare`, and the sketched gradients of every part: [N, N, parts, s]."""
+        """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models, each [N, N], and the
+        sketched gradients of every part, [N, N, parts, s]."""
         if sketch.size not in self._looks:
-            self._looks[sketch.size] = Recorded(partial(self._compared, sketch=sketch))
-        return self._checked(self._looks[sketch.size], models, inputs, targets, step)
-
-    def _checked(
-        self, compare: Recorded, models: Models, inputs: Tensor, targets: Tensor, step: int
-    ) -> tuple[Tensor, ...]:
+            self._looks[sketch.size] = Recorded(partial(self._looked, sketch=sketch))
         with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            losses, *found = compare(inputs, targets, *(models[name] for name in self.names))
+            losses, *found = self._looks[sketch.size](inputs, targets, *(models[name] for name in self.names))
         for m, k, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(m, k, step)
         return tuple(table.double() for table in found)
 
-    def _compared(
-        self, inputs: Tensor, targets: Tensor, *models: Tensor, sketch: Sketch | None = None
-    ) -> tuple[Tensor, ...]:
+    def _looked(self, inputs: Tensor, targets: Tensor, *models: Tensor, sketch: Sketch) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
             return value, value
@@ -113,7 +103,7 @@ class Vectorised:
             mean = vectors.mean(1)
             distance = (mean - own.to(mean.dtype) @ mean).square().sum(1)
             noise = (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4
-            return losses, distance, mean.square().sum(1), noise, *((sketch(vectors),) if sketch else ())
+            return losses, distance, mean.square().sum(1), noise, sketch(vectors)
 
         n, (trained, fixed) = len(inputs), self._apart(models)
         size = sum(tensor[0].numel() for tensor in trained.values())

@@ -4,7 +4,7 @@ config.yaml             the resolved config
 environment.json        versions, machine, command
 clients.json            each client's name, true cluster and number of training samples
 metrics.csv             one line per round and client, appended as the run goes
-weights.safetensors     who listened to whom and why: weights, similarity, noise, trust, [rounds, N, N]
+weights.safetensors     who listened to whom and why: weights, similarity, bias, noise, trust, [rounds, N, N]
 checkpoint.safetensors  the state, to resume from
 models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
 """

@@ -59,7 +59,13 @@ class Record(NamedTuple):
 #: The columns that hold whole numbers.
 WHOLE = ("round", "client", "collaborators", "present", "samples", "refused", "messages", "alone")
 #: What is kept of every round: name → its type on disk.
-TABLES = {"weights": torch.float32, "similarity": torch.float32, "noise": torch.float16, "trust": torch.float16}
+TABLES = {
+    "weights": torch.float32,
+    "similarity": torch.float32,
+    "bias": torch.float32,
+    "noise": torch.float32,
+    "trust": torch.float16,
+}
 
 
 def schema(names: Iterable[str]) -> dict[str, Any]:

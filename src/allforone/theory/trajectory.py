@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..algorithms import Algorithm, AllForOne, Guarded, Local, Oracle, advance
-from ..collaboration import effective_variance
+from ..algorithms import Algorithm, AllForOne, BySimilarity, Guarded, Local, Oracle, advance
+from ..collaboration import Continuous, effective_variance
 from ..errors import InputError
 from ..fleet import Fleet, InProcess, Optimizer
 from .bounds import along
@@ -44,13 +44,13 @@ def trajectory(fleet: Fleet, algorithm: Algorithm, optimizer: Optimizer, rounds:
         )
     if isinstance(algorithm, Guarded):
         raise InputError("a guarded run gives a client one of two models: run it without --guard to see its bound")
-    if not isinstance(algorithm, AllForOne | Local | Oracle):
+    if not isinstance(algorithm, AllForOne | BySimilarity | Local | Oracle):
         raise InputError(
             f"{type(algorithm).__name__}: the bound is about θ_i ← θ_i − η Σ_k α_ik g_k(θ_i), that is "
             "all-for-one, oracle and local"
         )
     _refuse_other_optimizers(optimizer)
-    criterion = algorithm.criterion if isinstance(algorithm, AllForOne) else AllForOne().criterion
+    criterion = algorithm.criterion if isinstance(algorithm, BySimilarity) else Continuous()
     heterogeneity = of_quadratics(known.matrices, known.optima)
     state = algorithm.init(fleet.initial(), optimizer)
     excess, steps, progress, direct, noise, remaining = [], [], [], [], [], []
