@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from allforone.algorithms import Algorithm, AllForOne, FedAvg, LeastError, Local, Oracle, advance
+from allforone.algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle, advance
 from allforone.algorithms.base import Info, Memory, State, Weighted
 from allforone.fleet import Fleet, Round
 
@@ -43,8 +43,7 @@ RULES: dict[str, Callable[[], Algorithm]] = {
     "fedavg": FedAvg,
     "averaged": Averaged,
     "oracle": Oracle,
-    "online": AllForOne,
-    "least-error": LeastError,
+    "all-for-one": AllForOne,
 }
 OTHERS = ("local", "fedavg", "averaged", "oracle")
 
