@@ -33,6 +33,8 @@ IDLE = 0.01
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
 REACH = 0.5
+#: A bias so many times one's own noise is a stranger's: it would have no weight, only rounding errors.
+STRANGE = 1e12
 #: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
 SMALLEST = 1e-40
 #: What is taken for ηβ stays above this, however flat the loss seems.
@@ -169,8 +171,8 @@ class Terms(NamedTuple):
 def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor | float = 0.0) -> Terms:
     """Bias and noise of every partner, from what is remembered, if the share `corrected` of c_ik is taken off.
 
-    Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. A correction brings in the error of one's own mean gradient,
-    half of the chance, which is common to all partners.
+    Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. A correction brings in the error of one's own mean
+    gradient, half of the chance, which is common to all partners.
     """
     itself, rarity = torch.eye(len(kappa), dtype=torch.bool), setting.rarity
     noise = noises(memory, setting)
@@ -193,9 +195,9 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor 
 def least_error(terms: Terms) -> Tensor:
     """[N, N], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
     own = terms.cost.diagonal()[:, None]
-    noise = (terms.cost / own).clamp(max=1e9)
-    forms = (terms.gram / own[..., None]).nan_to_num(posinf=1e30).clamp(max=1e30) + torch.diag_embed(noise)
-    weights = least_quadratic(forms, terms.allowed)
+    near = terms.allowed & (terms.bias / own < STRANGE)
+    products = torch.where(near[:, :, None] & near[:, None], terms.gram / own[..., None], 0)
+    weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=1e9)), near)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
 
