@@ -28,8 +28,9 @@ def test_without_its_liars_the_fleet_is_the_usual_one(model, honest):
     models = plain.initial()
     ours, theirs = (gradients(made, models, EVERYONE, 0) for made in (fleet, plain))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in ours)
-    for mine, its in zip(*(made.compare(models, at(made, 0)) for made in (fleet, plain)), strict=True):
-        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
+    for asked in (lambda made: made.compare(models, at(made, 0), 6), lambda made: made.look(models, at(made, 0), 6, 8)):
+        for mine, its in zip(*(asked(made) for made in (fleet, plain)), strict=True):
+            torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("honest", [Stacked, Loop])
@@ -42,27 +43,14 @@ def test_a_flipped_gradient_is_the_opposite_for_all_and_in_the_statistics_too(ho
     lie, truth = (gradients(made, models, only, 0) for made in (fleet, plain))
     assert all(torch.allclose(lie[name], -truth[name], atol=1e-6) for name in plain.trained)
     other = (liar + 1) % 4
-    batches = plain.batches.of(torch.ones(4), 0)
-    halves = [(slice(0, 2)), (slice(2, 4))]
-    mean = {
-        k: torch.stack(
-            [
-                torch.cat(
-                    [
-                        g.flatten()
-                        for g in plain.passes.gradient(
-                            row(models, other), other, k, (batches[k][0][half], batches[k][1][half]), 0
-                        )[0].values()
-                    ]
-                )
-                for half in halves
-            ]
-        ).mean(0)
+    shown = plain.batches.of(torch.ones(4), 0, purpose="compare", size=6)
+    mine, its = (
+        torch.cat([g.flatten() for g in plain.passes.gradient(row(models, other), other, k, shown[k], 0)[0].values()])
         for k in (other, liar)
-    }
-    expected = (-mean[liar] - mean[other]).square().sum().double()
+    )
+    expected = (-its - mine).square().sum().double()
     torch.testing.assert_close(
-        fleet.compare(models, at(fleet, 0)).distance[other, liar], expected, rtol=1e-4, atol=1e-8
+        fleet.compare(models, at(fleet, 0), 6).distance[other, liar], expected, rtol=1e-4, atol=1e-8
     )
 
 
@@ -77,7 +65,8 @@ def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weig
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in ours)
     refused = fleet.ledger.refused
     assert refused.nonzero().flatten().tolist() == fleet.liars and refused.sum() == 3  # by the others
-    assert fleet.compare(models, at(fleet, 0)).distance[:, fleet.liars].isnan().all()
+    for seen in (fleet.compare(models, at(fleet, 0), 6), fleet.look(models, at(fleet, 0), 6, 8)):
+        assert seen.distance[:, fleet.liars].isnan().all()
 
 
 @pytest.mark.parametrize("honest", [Stacked, Loop])
@@ -93,7 +82,7 @@ def test_a_stale_gradient_is_the_first_again_at_every_step_for_every_model(model
         found = fleet.gradients(six, only, at(fleet, step), step, None)
         sent = torch.cat([found[name].flatten(1) for name in fleet.trained], 1)
         torch.testing.assert_close(sent, first.expand(6, -1))
-    assert fleet.compare(models, at(fleet, 6)).noise[:, liar].eq(0).all()
+    assert fleet.look(models, at(fleet, 6), 6, 8).noise[:, liar].eq(0).all()
 
 
 def test_cobo_among_clients_that_send_their_first_gradient_goes_on():
