@@ -139,7 +139,9 @@ def test_where_beta_is_known_the_step_size_condition_is_enforced():
 
 
 def test_by_default_the_definition_is_used_only_where_beta_is_known():
-    _, known, _ = train(afo.synthetic(seed=3, clients=6), BySimilarity(estimator=afo.FreshSamples(4)), rounds=1, inner=1)
+    _, known, _ = train(
+        afo.synthetic(seed=3, clients=6), BySimilarity(estimator=afo.FreshSamples(4)), rounds=1, inner=1
+    )
     _, unknown, _ = train(problem("linear"), BySimilarity(estimator=afo.FreshSamples(9)), rounds=1, inner=1)
     assert known.scale is not None
     assert unknown.scale is None
