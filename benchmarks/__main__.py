@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from allforone.algorithms import Oracle
+from allforone.algorithms import AllForOne, Oracle
 from allforone.fleet import Compiled, Loop, Stacked
 from allforone.problems import PROBLEMS, Problem
 
@@ -56,18 +56,22 @@ def convolutional(name: str) -> Iterator[Row]:
     yield row(f"{name}: estimation of {n}² pairs", "limit", best, taken["estimation"])
     ours = taken["estimation"] + INNER * taken["update"] / UPDATES
     yield row(f"{name}: round of {INNER} updates, paper's estimation", "limit", best + INNER * limit, ours)
-    yield round_of_update_batches(name, fleet, loop, taken["update"] / UPDATES)
+    yield from all_for_one(name, fleet, loop, taken["update"] / UPDATES)
     yield whole_run(name, problem)
 
 
-def round_of_update_batches(name: str, fleet: Stacked, loop: Loop, update: float) -> Row:
-    """All-for-one that looks at the update's batches. The reference takes all pairs one by one, whatever their weight,
-    and N² gradients of 512 samples for the weights."""
-    models, n = fleet.initial(), len(fleet.roster)
+def all_for_one(name: str, fleet: Stacked, loop: Loop, update: float) -> Iterator[Row]:
+    """What All-for-one does before the updates of a round: look at each other, and weigh up. The reference takes all
+    pairs one by one, whatever their weight, and N² gradients of 512 samples for the weights."""
+    algorithm, models, n = AllForOne(), fleet.initial(), len(fleet.roster)
+    round, start = fleet.begin(1, range(INNER)), algorithm.init(models, SGD)
+    state = start._replace(own=algorithm.collaborate(start, fleet, round)[1])
     batch = loop.batches.of(torch.ones(n), 0, purpose="compare", size=ESTIMATION)[0]
     taken = seconds(
         {
-            "statistics": lambda: fleet.compare(models, fleet.begin(1, range(1))),
+            "look": lambda: fleet.look(models, round, algorithm.samples, algorithm.sketch),
+            "look of the loop": lambda: loop.look(models, round, algorithm.samples, algorithm.sketch),
+            "collaborate": lambda: algorithm.collaborate(state, fleet, round),
             "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
             "reference gradient": lambda: [
                 loop.passes.gradient({k: t[0] for k, t in models.items()}, 0, 0, batch, 0) for _ in range(4)
@@ -75,12 +79,9 @@ def round_of_update_batches(name: str, fleet: Stacked, loop: Loop, update: float
         }
     )
     reference = INNER * taken["reference update"] + n * n * taken["reference gradient"] / 4
-    return row(
-        f"{name}: round of {INNER} updates, from their batches",
-        "reference",
-        reference,
-        taken["statistics"] + INNER * update,
-    )
+    yield row(f"{name}: look at {n}² pairs", "loop", taken["look of the loop"], taken["look"])
+    ours = taken["collaborate"] + INNER * update
+    yield row(f"{name}: round of {INNER} updates, all-for-one", "reference", reference, ours)
 
 
 def whole_run(name: str, problem: Problem) -> Row:

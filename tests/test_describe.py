@@ -19,11 +19,6 @@ VALUES = [
     (lambda: afo.binary(0.2), "Binary(threshold=0.2)", {"name": "Binary", "threshold": 0.2}),
     (lambda: afo.continuous(), "Continuous()", {"name": "Continuous"}),
     (lambda: afo.FreshSamples(64), "FreshSamples(samples=64)", {"name": "FreshSamples", "samples": 64}),
-    (
-        lambda: afo.UpdateBatches(every=3),
-        "UpdateBatches(memory=0.9, every=3)",
-        {"name": "UpdateBatches", "memory": 0.9, "every": 3},
-    ),
     (lambda: afo.Local(), "Local()", {"name": "local"}),
     (lambda: afo.Oracle(), "Oracle()", {"name": "oracle"}),
     (lambda: Ditto(0.5), "Ditto(penalty=0.5)", {"name": "ditto", "penalty": 0.5}),
@@ -33,15 +28,14 @@ VALUES = [
         {"name": "fedavg-finetune", "proximal": 0.0, "finetune": 2},
     ),
     (
-        lambda: afo.AllForOne(afo.binary(0.2), afo.FreshSamples(64)),
-        "AllForOne(criterion=Binary(threshold=0.2), estimator=FreshSamples(samples=64), weighting=None)",
+        lambda: afo.BySimilarity(afo.binary(0.2), afo.FreshSamples(64)),
+        "BySimilarity(criterion=Binary(threshold=0.2), estimator=FreshSamples(samples=64), weighting=None)",
         {"name": "all-for-one-binary", "threshold": 0.2, "samples": 64, "weighting": None},
     ),
     (
         lambda: Guarded(afo.AllForOne()),
-        "Guarded(algorithm=AllForOne(criterion=Continuous(), estimator=UpdateBatches(memory=0.9, every=1), "
-        "weighting=None))",
-        {"name": "all-for-one", "memory": 0.9, "every": 1, "weighting": None},
+        "Guarded(algorithm=AllForOne(samples=16, sketch=64))",
+        {"name": "all-for-one", "samples": 16, "sketch": 64},
     ),
 ]
 
@@ -57,7 +51,8 @@ def test_a_value_equals_its_like_shows_its_fields_and_is_plain_in_a_config(make,
 def test_values_with_other_fields_are_not_equal():
     assert afo.binary(0.2) != afo.binary(0.3)
     assert afo.binary(0.2) != afo.continuous()
-    assert afo.AllForOne(afo.binary(0.2)) != afo.AllForOne(afo.binary(0.3))
+    assert afo.BySimilarity(afo.binary(0.2)) != afo.BySimilarity(afo.binary(0.3))
+    assert afo.AllForOne() != afo.AllForOne(samples=8)
     assert afo.FreshSamples(2) != afo.FreshSamples(3)
 
 

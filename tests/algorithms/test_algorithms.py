@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS, AllForOne, FedAvg, Local, Oracle
+from allforone.algorithms import ALGORITHMS, BySimilarity, FedAvg, Local, Oracle
 from allforone.collaboration import CustomCriterion, binary, continuous
 from allforone.fleet import Stacked
 from allforone.problems.data import draw
@@ -47,9 +47,9 @@ def test_local_is_plain_training_of_each_model(make):
     assert fleet.ledger.samples.tolist() == [30] * 4
 
 
-def test_all_for_one_reads_like_its_equation():
+def test_by_similarity_reads_like_its_equation():
     subject = problem("linear")
-    models, _, _ = train(subject, AllForOne(binary(0.1), afo.FreshSamples(9), "normalised"), rounds=1, inner=1)
+    models, _, _ = train(subject, BySimilarity(binary(0.1), afo.FreshSamples(9), "normalised"), rounds=1, inner=1)
     fleet = Stacked(subject, seed=3)
     r = afo.FreshSamples(9)(fleet, fleet.initial(), {}, at(fleet, 0))[0].similarity
     for i in range(4):
@@ -78,7 +78,7 @@ def test_one_client_alone_is_local(name):
 def test_a_criterion_that_only_takes_the_identical_is_local():
     strict = CustomCriterion(lambda x: (x >= 1).to(x.dtype))
     subject = problem("perceptron")
-    assert_same(train(subject, AllForOne(strict, afo.FreshSamples(9)))[0], train(subject, Local())[0])
+    assert_same(train(subject, BySimilarity(strict, afo.FreshSamples(9)))[0], train(subject, Local())[0])
 
 
 def test_the_oracle_with_one_cluster_keeps_all_models_equal():
@@ -117,7 +117,7 @@ def test_definition_and_normalised_weights_differ_and_both_are_recorded():
     subject = afo.synthetic(seed=3, dimension=3, clients=6)
     sums = {}
     for weighting in ("definition", "normalised"):
-        _, info, _ = train(subject, AllForOne(continuous(), afo.FreshSamples(4), weighting), rounds=1, inner=1)
+        _, info, _ = train(subject, BySimilarity(continuous(), afo.FreshSamples(4), weighting), rounds=1, inner=1)
         sums[weighting] = info.weights.sum(1)
     torch.testing.assert_close(sums["normalised"], torch.ones(6).double())
     assert (sums["definition"] >= 1 - 1e-9).all()
@@ -129,7 +129,7 @@ def test_where_beta_is_known_the_step_size_condition_is_enforced():
     lr = 0.9 / subject.smoothness
     _, info, _ = train(
         subject,
-        AllForOne(binary(0.1), afo.FreshSamples(4), "definition"),
+        BySimilarity(binary(0.1), afo.FreshSamples(4), "definition"),
         rounds=1,
         inner=1,
         make=partial(torch.optim.SGD, lr=lr),
@@ -139,8 +139,10 @@ def test_where_beta_is_known_the_step_size_condition_is_enforced():
 
 
 def test_by_default_the_definition_is_used_only_where_beta_is_known():
-    _, known, _ = train(afo.synthetic(seed=3, clients=6), AllForOne(estimator=afo.FreshSamples(4)), rounds=1, inner=1)
-    _, unknown, _ = train(problem("linear"), AllForOne(estimator=afo.FreshSamples(9)), rounds=1, inner=1)
+    _, known, _ = train(
+        afo.synthetic(seed=3, clients=6), BySimilarity(estimator=afo.FreshSamples(4)), rounds=1, inner=1
+    )
+    _, unknown, _ = train(problem("linear"), BySimilarity(estimator=afo.FreshSamples(9)), rounds=1, inner=1)
     assert known.scale is not None
     assert unknown.scale is None
     torch.testing.assert_close(unknown.weights.sum(1), torch.ones(4).double())
@@ -158,7 +160,7 @@ def test_the_shortened_step_is_the_step_taken():
     lr = 0.9 / subject.smoothness
     models, info, _ = train(
         subject,
-        AllForOne(binary(0.1), afo.FreshSamples(4), "definition"),
+        BySimilarity(binary(0.1), afo.FreshSamples(4), "definition"),
         rounds=1,
         inner=1,
         make=partial(torch.optim.SGD, lr=lr),
@@ -172,7 +174,7 @@ def test_the_shortened_step_is_the_step_taken():
 
 def test_among_similar_clients_those_with_more_data_count_more():
     subject = problem("linear", sizes=(12, 3, 7))
-    _, info, fleet = train(subject, AllForOne(continuous(), afo.FreshSamples(9), "normalised"), rounds=1, inner=1)
+    _, info, fleet = train(subject, BySimilarity(continuous(), afo.FreshSamples(9), "normalised"), rounds=1, inner=1)
     sizes = torch.tensor([12, 3, 7, 12]).double()
     assert fleet.roster.sizes.equal(sizes)
     weighed = sizes * info.similarity

@@ -39,8 +39,8 @@ def test_options_win_over_the_file_and_an_optimizer_by_name_forgets_the_options_
 
 
 def test_options_of_an_algorithm_without_a_name_are_those_of_the_default():
-    config = Settings("digits", algorithm_option=["every=2"]).as_config()
-    assert config["algorithm"] == {"name": "all-for-one", "every": 2}
+    config = Settings("digits", algorithm_option=["samples=8"]).as_config()
+    assert config["algorithm"] == {"name": "all-for-one", "samples": 8}
     assert "algorithm" not in Settings("digits").as_config()
 
 
@@ -55,7 +55,7 @@ RUN = """
 problem: {name: digits, clients: 4}
 title: Ten digits
 label: cautious
-algorithm: {name: all-for-one, memory: 0.9}
+algorithm: {name: all-for-one, samples: 8}
 optimizer: {name: SGD, lr: 0.1}
 scheduler: {name: StepLR, step_size: 3}
 """

@@ -13,6 +13,7 @@ from allforone.collaboration import (
     effective_variance,
     normalised,
     step_scale,
+    trusted,
     uniform_within,
 )
 
@@ -110,3 +111,13 @@ def test_the_oracle_is_uniform_inside_the_cluster():
     expected = torch.tensor([[0.5, 0, 0.5], [0, 1, 0], [0.5, 0, 0.5]]).double()
     assert uniform_within([0, 1, 0]).equal(expected)
     assert uniform_within(["north", "south", "north"]).equal(expected)
+
+
+@given(st.integers(2, 6), st.integers(0, 10**6))
+def test_trusted_weights_are_the_clipped_gradients_weighted(n, seed):
+    random = torch.Generator().manual_seed(seed)
+    alpha = torch.rand(n, n, generator=random, dtype=torch.float64)
+    trust = torch.rand(n, n, generator=random, dtype=torch.float64).fill_diagonal_(1)
+    gradients = torch.randn(n, 4, generator=random, dtype=torch.float64)
+    clipped = gradients[:, None] + trust[:, :, None] * (gradients[None] - gradients[:, None])
+    torch.testing.assert_close(trusted(alpha, trust) @ gradients, (alpha[:, :, None] * clipped).sum(1))

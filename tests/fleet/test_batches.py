@@ -11,6 +11,7 @@ import allforone as afo
 from allforone.algorithms import FedAvg, WgaBc
 from allforone.fleet import Loop, Stacked
 from allforone.fleet.batches import Batches
+from allforone.problems import synthetic
 from allforone.problems.data import draw
 
 from ..rounds import go_on, play
@@ -53,17 +54,35 @@ def counted(model, fleet, count=3, size=4):
 @pytest.mark.parametrize("inner", [1, 3])
 @pytest.mark.parametrize("model", ["perceptron", "wide", "batch norm"])
 @pytest.mark.parametrize("fleet", [Stacked, Loop])
-def test_the_batch_that_all_for_one_looks_at_is_drawn_once_and_counted_once(fleet, model, inner):
+def test_what_all_for_one_looks_at_is_drawn_once_and_counted_once(fleet, model, inner):
     made, data = counted(model, fleet)
-    state, _ = play(made, afo.AllForOne(), SGD, rounds=1, inner=inner)
-    assert [part.read for part in data] == made.ledger.samples.tolist() == [4 * inner] * 3
-    go_on(afo.AllForOne(), state, made, rounds=3, inner=inner, done=1)
-    assert [part.read for part in data] == made.ledger.samples.tolist() == [4 * 4 * inner] * 3
+    state, _ = play(made, afo.AllForOne(6), SGD, rounds=1, inner=inner)
+    assert [part.read for part in data] == made.ledger.samples.tolist() == [6 + 4 * inner] * 3
+    go_on(afo.AllForOne(6), state, made, rounds=3, inner=inner, done=1)
+    assert [part.read for part in data] == made.ledger.samples.tolist() == [4 * (6 + 4 * inner)] * 3
 
 
-@pytest.mark.parametrize("algorithm", [afo.AllForOne(), WgaBc()], ids=lambda algorithm: algorithm.name)
+@pytest.mark.parametrize("size", [1, 2, 3, 20])
+@pytest.mark.parametrize("inner", [1, 3, 9])
+def test_a_stream_shows_what_it_trains_on_so_that_looking_costs_no_sample(inner, size):
+    def fleet():
+        return Stacked(synthetic(seed=5, dimension=3, clients=4), seed=1, batch_size=size)
+
+    whole, local, first, second = (fleet() for _ in range(4))
+    play(whole, afo.AllForOne(), SGD, rounds=3, inner=inner)
+    play(local, afo.Local(), SGD, rounds=3, inner=inner)
+    state, _ = play(first, afo.AllForOne(), SGD, rounds=1, inner=inner)
+    second.ledger = first.ledger
+    go_on(afo.AllForOne(), state, second, rounds=2, inner=inner, done=1)
+    assert whole.ledger.samples.tolist() == local.ledger.samples.tolist() == [3 * inner * size] * 4
+    assert second.ledger.samples.tolist() == whole.ledger.samples.tolist()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "shown"), [(afo.AllForOne(6), 6), (WgaBc(), 0)], ids=lambda value: getattr(value, "name", "")
+)
 @pytest.mark.parametrize("inner", [1, 3])
-def test_a_batch_made_ahead_is_not_made_again_in_the_next_round(inner, algorithm):
+def test_a_batch_made_ahead_is_not_made_again_in_the_next_round(inner, algorithm, shown):
     made = []
 
     def transform(inputs):
@@ -75,8 +94,9 @@ def test_a_batch_made_ahead_is_not_made_again_in_the_next_round(inner, algorithm
     fleet = Stacked(afo.Problem(MODELS["wide"], F.cross_entropy, clients=given), seed=3, batch_size=4)
     made.clear()
     play(fleet, algorithm, SGD, rounds=4, inner=inner)
-    assert fleet.ledger.samples.tolist() == [4 * 4 * inner] * 4
-    assert len(made) == 4 * (4 * inner + 1)  # and one that the next round would have used
+    assert fleet.ledger.samples.tolist() == [4 * (4 * inner + shown)] * 4
+    assert made.count(6) == (16 if shown else 0)
+    assert made.count(4) == 4 * (4 * inner + 1)  # and one that the next round would have used
 
 
 @pytest.mark.slow
@@ -127,26 +147,45 @@ def test_a_batch_is_counted_once_however_often_it_is_asked_for_and_by_whom():
     assert batches.samples.tolist() == [22, 15, 12]
 
 
-def test_halves_are_those_of_the_updates_batch():
-    batches = Batches(clients(3), seed=7, size=5)
-    whole, halves = batches.of(EVERYONE, 2), batches.to_compare(EVERYONE, 2, None, least=1)
-    for k, (one, other) in halves.items():
-        assert one[0].equal(whole[k][0][:2]) and other[0].equal(whole[k][0][2:4])
-    assert batches.samples.tolist() == [5, 5, 5]
+def streams(size):
+    return Batches(synthetic(seed=5, dimension=3, clients=3).clients, seed=7, size=size)
 
 
-def test_a_batch_too_small_for_halves_is_one_half_and_that_of_the_step_before_the_other():
-    batches = Batches(clients(3), seed=7, size=1)
-    before, now = batches.of(EVERYONE, 1), batches.of(EVERYONE, 2)
-    for k, (one, other) in batches.to_compare(EVERYONE, 2, None, least=1).items():
-        assert one[0].equal(before[k][0]) and other[0].equal(now[k][0])
-    assert batches.samples.tolist() == [2, 2, 2]
+def assert_parts(found, *expected):
+    """Of the inputs of every client."""
+    for k, parts in found.items():
+        for (inputs, _), wanted in zip(parts, expected, strict=True):
+            assert inputs.equal(wanted[k])
 
 
-def test_the_first_batch_is_compared_with_the_next_which_counts_when_it_is_trained_on():
-    batches = Batches(clients(3), seed=7, size=1)
-    halves = batches.to_compare(EVERYONE, 0, None, least=1)
+def test_of_finite_data_halves_are_those_of_a_sample_drawn_to_be_looked_at():
+    given = clients(3)
+    batches = Batches(given, seed=7, size=5)
+    shown = {k: draw(given[k].train, 7, seed=7, client=k, step=2, purpose="look")[0] for k in range(3)}
+    found = batches.to_look_at(EVERYONE, range(2, 4), 7, least=1)
+    assert_parts(found, {k: x[:3] for k, x in shown.items()}, {k: x[4:] for k, x in shown.items()})
+    assert batches.samples.tolist() == [7, 7, 7]
+
+
+def test_who_has_a_single_sample_shows_it_twice():
+    x, y = clients(1)[0].train.tensors
+    batches = Batches([afo.Client((x[:1], y[:1]), (x, y))], seed=7, size=5)
+    assert_parts(batches.to_look_at(EVERYONE[:1], range(1), 16, least=1), [x[:1]], [x[:1]])
+
+
+def test_a_stream_shows_the_first_batches_of_the_round():
+    batches = streams(4)
+    found = batches.to_look_at(EVERYONE, range(3, 9), 8, least=1)
+    assert batches.samples.tolist() == [8, 8, 8]
+    first, second = ({k: x for k, (x, _) in batches.of(EVERYONE, step).items()} for step in (3, 4))
+    assert_parts(found, second, first)
+    assert batches.samples.tolist() == [8, 8, 8]
+
+
+@pytest.mark.parametrize(("step", "other"), [(2, 1), (0, 1)])
+def test_a_round_too_short_for_halves_shows_the_step_before_too_at_the_first_that_after(step, other):
+    batches = streams(1)
+    found = batches.to_look_at(EVERYONE, range(step, step + 1), 16, least=1)
     assert batches.samples.tolist() == [1, 1, 1]
-    following = batches.of(EVERYONE, 1)
-    assert all(other[0].equal(following[k][0]) for k, (other, _) in halves.items())
-    assert batches.samples.tolist() == [2, 2, 2]
+    now, then = ({k: batches.uncounted(k, number)[0] for k in range(3)} for number in (step, other))
+    assert_parts(found, now, then)

@@ -131,7 +131,7 @@ def test_pair_statistics_are_those_of_the_gradients(fleet):
         name: tensor + 0.1 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(1))
         for name, tensor in made.initial().items()
     }
-    distance, norm, _ = made.compare(models, at(made, 3), 6)
+    distance, norm = made.compare(models, at(made, 3), 6)
     for i in range(4):
         vectors = []
         for k in range(4):
@@ -142,6 +142,21 @@ def test_pair_statistics_are_those_of_the_gradients(fleet):
         for k in range(4):
             assert distance[i, k] == pytest.approx(float((vectors[k] - vectors[i]).square().sum()), rel=1e-3, abs=1e-9)
             assert norm[i, k] == pytest.approx(float(vectors[k].square().sum()), rel=1e-3)
+
+
+@pytest.mark.parametrize("fleet", FLEETS)
+@pytest.mark.parametrize("model", ["linear", "perceptron", "wide"])
+def test_a_look_without_a_sketch_at_whole_batches_is_a_comparison(model, fleet):
+    made = fleet(problem(model), seed=0)
+    models, whole = made.initial(), made.batches.of(torch.ones(4), 3, purpose="compare", size=6)
+    compared = made.compare(models, at(made, 3), 6)
+    look = made.looked(models, {k: [batch] for k, batch in whole.items()}, 3, 0)
+    assert look.distance.equal(compared.distance) and look.norm.equal(compared.norm)
+    assert look.halves.shape == (4, 4, 1, 0) and look.noise.eq(0).all() and look.read.tolist() == [6] * 4
+    halved = made.looked(models, {k: [(x[:3], y[:3]), (x[3:], y[3:])] for k, (x, y) in whole.items()}, 3, 0)
+    for mine, its in zip(halved[:2], compared, strict=True):  # a mean of halves is the mean of the whole
+        torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-7)
+    assert (halved.noise > 0).all()
 
 
 @pytest.mark.parametrize("fleet", FLEETS)

@@ -115,7 +115,7 @@ def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
         optimizer = Optimizer(partial(torch.optim.SGD, lr=subject.settings.optimizer["lr"]))
         result = train(fleet, ALGORITHMS[name](), optimizer, 300, evaluate_every=300)
         ends[name] = evaluate(fleet, result.stacked).excess.log10().mean()
-    assert ends["all-for-one"] <= -10 and ends["local"] > -4
+    assert ends["all-for-one"] <= -6.5 and ends["local"] > -4  # the oracle: −14
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

@@ -166,8 +166,12 @@ def test_a_wrong_argument_is_named(arguments, said):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: afo.AllForOne(weighting="normalized"),
-        lambda: afo.AllForOne(criterion="binary"),
+        lambda: afo.AllForOne(samples=0),
+        lambda: afo.AllForOne(samples=16.0),
+        lambda: afo.AllForOne(sketch=True),
+        lambda: afo.BySimilarity(weighting="normalized"),
+        lambda: afo.BySimilarity(criterion="binary"),
+        lambda: afo.BySimilarity(estimator="fresh"),
         lambda: afo.CustomCriterion(lambda x: x if x > 0.5 else 0),
         lambda: afo.Settings(rounds=0),
         lambda: afo.Settings(optimizer={"lr": 0.1}),

@@ -16,7 +16,7 @@ import torch
 from allforone.errors import InputError
 from allforone.problems import cifar10, heart_disease, ixi, mnist
 from allforone.problems.cifar10 import BATCHES, read_cifar10
-from allforone.problems.heart_disease import read_centre
+from allforone.problems.heart_disease import centre, read_centre
 from allforone.problems.ixi import read_ixi
 from allforone.problems.mnist import read_idx
 
@@ -193,6 +193,29 @@ def test_heart_disease_keeps_patients_for_whom_the_used_columns_are_known(data):
         moving = inputs.std(0) > 0
         torch.testing.assert_close(inputs.mean(0), torch.zeros(13), atol=1e-5, rtol=0)
         torch.testing.assert_close(inputs.std(0)[moving], torch.ones(int(moving.sum())))
+
+
+def patients(cholesterol):
+    """Thirty of different age, with this cholesterol at that age."""
+    lines = (f"{age},1,3,120,{cholesterol(age)},0,0,150,0,1.0,?,?,?,{age % 2}\n" for age in range(30, 60))
+    return "".join(lines)
+
+
+def test_a_column_that_is_constant_in_training_is_not_blown_up_where_a_test_patient_differs(data):
+    write_heart(data, patients(lambda age: 0))
+    odd = int(centre("va", scaled=False).test[0][0, 0])
+    (data / "heart_disease" / "processed.va.data").write_text(patients(lambda age: 5 * (age == odd)))
+    va = centre("va")
+    assert (va.train[0][:, 3] == 0).all()
+    assert va.test[0][:, 3].tolist() == [5.0] + [0.0] * (len(va.test[0]) - 1)
+
+
+def test_another_split_of_heart_disease_trains_on_other_patients_whatever_the_seed(data):
+    write_heart(data, patients(lambda age: 200 + age))
+    flambys, same, other = (
+        heart_disease(**given).clients[0].train.tensors[0] for given in ({}, {"seed": 1, "split": 43}, {"split": 7})
+    )
+    assert flambys.equal(same) and flambys.shape == other.shape and not flambys.equal(other)
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,7 @@ EVERY_PAIR = CLIENTS * (CLIENTS - 1)
         ({"name": "ifca", "clusters": 3}, lambda pairs, number: 4 * CLIENTS),
         ("wga-bc", lambda pairs, number: 2 * INNER * EVERY_PAIR),
         ("cobo", lambda pairs, number: 3 * EVERY_PAIR // 2 + (INNER - 1) * pairs),
-        ("all-for-one", lambda pairs, number: 2 * INNER * pairs + 2 * (EVERY_PAIR - pairs)),
-        (
-            {"name": "all-for-one", "every": 2},
-            lambda pairs, number: 2 * INNER * pairs + (2 * (EVERY_PAIR - pairs) if number == 1 else 0),
-        ),
+        ("all-for-one", lambda pairs, number: 2 * INNER * pairs + 2 * EVERY_PAIR - pairs),
         ("all-for-one-binary", lambda pairs, number: 2 * INNER * pairs + (EVERY_PAIR - pairs) + EVERY_PAIR),
     ],
 )

@@ -12,18 +12,20 @@ from allforone.runs.history import History
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
 
 
-def test_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
+def test_bias_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     execute(prepare(parse({**QUICK, "participation": 0.6})), tmp_path / "run")
     tables = Folder.open(tmp_path / "run").weights()
     assert {name: table.shape for name, table in tables.items()} == {
         "rounds": (4,),
         "present": (4, 4),
-        **dict.fromkeys(("weights", "similarity", "noise", "trust"), (4, 4, 4)),
+        **dict.fromkeys(("weights", "similarity", "bias", "noise", "trust"), (4, 4, 4)),
     }
-    assert tables["noise"].dtype == tables["trust"].dtype == torch.float16
-    assert (tables["noise"].diagonal(dim1=1, dim2=2) == 1).all()
-    assert ((tables["trust"] > 0) & (tables["trust"] <= 1)).all()
-    absent = ~tables["present"]
+    assert tables["bias"].dtype == tables["noise"].dtype == torch.float32 and tables["trust"].dtype == torch.float16
+    assert (tables["bias"] >= 0).all() and (tables["bias"].diagonal(dim1=1, dim2=2) == 0).all()
+    there, absent = tables["present"], ~tables["present"]
+    both = there[:, :, None] & there[:, None]
+    assert ((tables["trust"] > 0) == both).all() and (tables["trust"] <= 1).all()
+    assert (tables["noise"][both] > 0).all()
     assert absent.any()
     assert (tables["weights"][absent] == 0).all()
 

@@ -160,7 +160,7 @@ def algorithm(power: float = 2):
     class Inner:
         power: float
 
-    return afo.AllForOne(Square(Inner(power).power))
+    return afo.BySimilarity(Square(Inner(power).power))
 """
 
 

@@ -99,8 +99,8 @@ def problem(seed):
     clients = [afo.Client(pair, pair) for pair in data]
     return afo.Problem(lambda: nn.Linear(5, 2), partial(F.cross_entropy, weight=rarity), clients=clients)
 
-def algorithm(memory: float = 0.5):
-    return afo.AllForOne(estimator=afo.UpdateBatches(memory=memory))
+def algorithm(samples: int = 4):
+    return afo.AllForOne(samples)
 """
 
 
@@ -111,8 +111,8 @@ def mine(tmp_path):
 
 
 def test_a_comparison_of_algorithms_of_the_users_own_goes_on_and_tells_them_apart(mine, tmp_path):
-    jobs = assert_goes_on(DIGITS, [f"{mine}:algorithm", f"{mine}:algorithm:memory=0.9"], tmp_path, seeds=[1])
-    assert [job.config.shown for job in jobs] == ["mine.py:algorithm", "mine.py:algorithm:memory=0.9"]
+    jobs = assert_goes_on(DIGITS, [f"{mine}:algorithm", f"{mine}:algorithm:samples=8"], tmp_path, seeds=[1])
+    assert [job.config.shown for job in jobs] == ["mine.py:algorithm", "mine.py:algorithm:samples=8"]
     assert len({job.path for job in jobs}) == 2
     one, other = (Folder.open(job.path).models() for job in jobs)
     assert not all(one[name].equal(other[name]) for name in one)

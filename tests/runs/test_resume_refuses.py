@@ -28,7 +28,7 @@ def settings(out, **changes):
         "model": partial(nn.Linear, 3, 1),
         "clients": sites(),
         "loss": F.mse_loss,
-        "algorithm": afo.AllForOne(afo.binary(0.1), afo.FreshSamples(4)),
+        "algorithm": afo.BySimilarity(afo.binary(0.1), afo.FreshSamples(4)),
         "rounds": 2,
         "lr": 0.01,
         "seed": 1,
@@ -75,7 +75,7 @@ def defined(source, **names):
     return scope["mine"]
 
 
-class Silent(afo.UpdateBatches):
+class Silent(afo.FreshSamples):
     """An estimator of the user's own, with the fields of another."""
 
 
@@ -97,20 +97,20 @@ class mine(afo.Local):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (afo.AllForOne(afo.binary(0.1)), afo.AllForOne(afo.binary(0.2))),
-        (afo.AllForOne(afo.binary(0.1)), afo.AllForOne(afo.continuous())),
-        (afo.AllForOne(), afo.AllForOne(afo.CustomCriterion(lambda x: x**2))),
-        (afo.AllForOne(), afo.AllForOne(Square())),
+        (afo.BySimilarity(afo.binary(0.1)), afo.BySimilarity(afo.binary(0.2))),
+        (afo.BySimilarity(afo.binary(0.1)), afo.BySimilarity(afo.continuous())),
+        (afo.BySimilarity(), afo.BySimilarity(afo.CustomCriterion(lambda x: x**2))),
+        (afo.BySimilarity(), afo.BySimilarity(Square())),
         (
-            afo.AllForOne(afo.CustomCriterion(lambda x: x**2)),
-            afo.AllForOne(afo.CustomCriterion(lambda x: x**3)),
+            afo.BySimilarity(afo.CustomCriterion(lambda x: x**2)),
+            afo.BySimilarity(afo.CustomCriterion(lambda x: x**3)),
         ),
-        (afo.AllForOne(estimator=afo.FreshSamples(4)), afo.AllForOne(estimator=afo.FreshSamples(5))),
-        (afo.AllForOne(estimator=afo.FreshSamples(4)), afo.AllForOne()),
-        (afo.AllForOne(), afo.AllForOne(estimator=afo.UpdateBatches(memory=0.5))),
-        (afo.AllForOne(), afo.AllForOne(estimator=afo.UpdateBatches(every=2))),
-        (afo.AllForOne(), afo.AllForOne(estimator=Silent())),
-        (afo.AllForOne(), afo.AllForOne(weighting="definition")),
+        (afo.BySimilarity(estimator=afo.FreshSamples(4)), afo.BySimilarity(estimator=afo.FreshSamples(5))),
+        (afo.BySimilarity(), afo.BySimilarity(estimator=Silent())),
+        (afo.BySimilarity(), afo.BySimilarity(weighting="definition")),
+        (afo.BySimilarity(), afo.AllForOne()),
+        (afo.AllForOne(), afo.AllForOne(samples=8)),
+        (afo.AllForOne(), afo.AllForOne(sketch=2)),
         (afo.AllForOne(), Local()),
         (afo.Local(), defined(ALGORITHM.format(1))()),
         (defined(ALGORITHM.format(1))(), defined(ALGORITHM.format(2))()),
@@ -302,7 +302,7 @@ def problem():
     )
 
 def algorithm(threshold: float = 0.1):
-    return afo.AllForOne(afo.binary(threshold))
+    return afo.BySimilarity(afo.binary(threshold))
 """
 
 

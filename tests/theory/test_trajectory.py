@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from allforone.algorithms import AllForOne, FedAvg, Local, Oracle
+from allforone.algorithms import AllForOne, BySimilarity, FedAvg, Local, Oracle
 from allforone.collaboration import FreshSamples, continuous
 from allforone.errors import InputError
 from allforone.fleet import Loop, Optimizer, Stacked
@@ -26,7 +26,7 @@ def fleet(seed=127, kind=Stacked, **options):
 @pytest.mark.slow
 @pytest.mark.parametrize("participation", [1.0, 0.6])
 @pytest.mark.parametrize("inner", [1, 3])
-@pytest.mark.parametrize("algorithm", [Local(), AllForOne(), AllForOne(continuous(), FreshSamples(8), "definition")])
+@pytest.mark.parametrize("algorithm", [Local(), AllForOne(), BySimilarity(continuous(), FreshSamples(8), "definition")])
 def test_a_trajectory_finds_the_run_again(algorithm, inner, participation):
     def fresh():
         return Stacked(synthetic(127, **NOISY), seed=127, batch_size=4, participation=participation)

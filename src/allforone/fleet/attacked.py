@@ -75,7 +75,7 @@ class Attacked:
     def gradients(self, models: Models, mix: Tensor, round: Round, step: int, owners: Tensor | None) -> Models:
         mix = among_present(mix, round.present, owners)
         asked = (mix != 0).any(0)
-        if self.attack.kind == "mimicry":
+        if self.attack.kind in ("mimicry", "cancelling"):  # they know their victims, whoever is asked
             asked = asked | round.present
         batches = self.honest.batches.of(asked, step)
         sent = self._sent(models, {k: [batch] for k, batch in batches.items()}, step)

@@ -60,9 +60,9 @@ class Batches:
             only[k] = True
             if self.clients[k].is_stream:
                 count = max(1, min(len(steps), -(-samples // self.size)))
-                parts = [self.of(only, step)[k] for step in range(steps.start + count - 1, steps.start - 1, -1)]
+                parts = [self.of(only, step)[k] for step in range(steps.start, steps.start + count)][::-1]
                 if count * self.size < 2 * least:
-                    parts.append(self.of(only, steps.start - 1 if steps.start else 1)[k])
+                    parts.append(self.uncounted(k, steps.start - 1 if steps.start else 1))
                 inputs, targets = (torch.cat([part[side] for part in parts]) for side in (0, 1))
             else:
                 inputs, targets = self.of(only, steps.start, purpose="look", size=max(samples, 2 * least))[k]
