@@ -55,8 +55,8 @@ class AllForOne(Weighted):
         terms = rule.weigh_up(known, setting, kappa * left)  # with care while one's own gradient vanishes
         trust = rule.trust(after, look, setting, kappa)
         weights = trusted(rule.least_error(terms), trust)
-        similarity = (1 - terms.bias).clamp(min=0)
-        return Info(weights, similarity, bias=terms.bias, noise=terms.cost, trust=trust), after
+        bias = torch.where(terms.allowed, terms.bias, torch.nan)
+        return Info(weights, (1 - bias).clamp(min=0), bias=bias, noise=terms.cost, trust=trust), after
 
     def _curvature(
         self, memory: dict[str, Tensor], look: Look, state: State, fleet: Fleet
