@@ -77,7 +77,10 @@ def test_between_two_looks_the_weights_stay_and_nobody_sends_but_for_updates():
     assert sent == [now + looking for now, looking in zip(updates, [2 * 12 - 12, 0, 0] * 2, strict=True)]
 
 
-@pytest.mark.parametrize("options", [{"samples": 0}, {"sketch": 1.5}, {"every": 0}, {"every": True}, {"correct": 1}])
+@pytest.mark.parametrize(
+    "options",
+    [{"samples": 0}, {"sketch": 1.5}, {"every": 0}, {"every": True}, {"correct": 1}, {"every": 2, "correct": True}],
+)
 def test_options_that_make_no_sense_are_refused_by_name(options):
     with pytest.raises(afo.InputError, match=next(iter(options))):
         AllForOne(**options)
@@ -87,3 +90,15 @@ def test_correction_that_does_not_fit_is_refused_before_anything_is_done(monkeyp
     monkeypatch.setattr(module, "MOST_DIFFERENCES", 100)
     with pytest.raises(afo.InputError, match="train without it"):
         afo.train(afo.digits(clients=3), algorithm=AllForOne(correct=True), rounds=1)
+
+
+def test_who_comes_back_between_two_looks_trains():
+    here = [torch.tensor([True, True, False, True]), torch.ones(4, dtype=torch.bool)]
+    fleet = Stacked(afo.digits(clients=4), seed=1, participation=lambda step: here[min(step, 1)])
+    algorithm = AllForOne(every=2)
+    state = algorithm.init(fleet.initial(), Optimizer(partial(torch.optim.SGD, lr=0.1)))
+    for n in range(2):
+        before = state.models
+        state, info = advance(algorithm, state, fleet, fleet.begin(n + 1, range(n, n + 1)))
+    torch.testing.assert_close(info.weights.sum(1), torch.ones(4, dtype=torch.float64))
+    assert not torch.equal(state.models["0.weight"][2], before["0.weight"][2])

@@ -51,6 +51,8 @@ class AllForOne(Weighted):
                 raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
         if not isinstance(self.correct, bool):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
+        if self.correct and self.every > 1:
+            raise InputError(f"every is {self.every}: with correct=True clients look at each other in every round")
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         if state.own and (round.number - 1) % self.every:
@@ -74,10 +76,12 @@ class AllForOne(Weighted):
         corrected = correction.share(known, difference) if self.correct else torch.zeros(n, n, dtype=torch.float64)
         terms = rule.weigh_up(known, setting, kappa * left, corrected)  # with care while one's own gradient vanishes
         trust = rule.trust(after, look, setting, kappa)
-        weights = among_present(trusted(rule.least_error(terms), trust), round.present, fleet.roster.numbers)
-        told = {"weights": weights, "bias": terms.bias, "cost": terms.cost, "trust": trust}
+        weights = trusted(rule.least_error(terms), trust)
+        bias = torch.where(terms.allowed, terms.bias, torch.nan)
+        told = {"weights": weights, "bias": bias, "cost": terms.cost, "trust": trust}
         if self.correct:
-            told["shift"] = correction.shift(weights, corrected, difference, known["size"])
+            heard = among_present(weights, round.present, fleet.roster.numbers)
+            told["shift"] = correction.shift(heard, corrected, difference, known["size"])
         return _told(told), {**after, **told}
 
     def _curvature(

@@ -40,7 +40,7 @@ class Info(NamedTuple):
     weights: Tensor  #: [N, N], α_ik: how much client i listened to client k
     similarity: Tensor | None = None  #: [N, N], r_ik, where it was estimated
     scale: Tensor | None = None  #: [N], η_i/η, where the step-size condition shortened steps
-    bias: Tensor | None = None  #: [N, N], expected ‖∇R_k(θ_i) − ∇R_i(θ_i)‖² in units of ‖g_i‖², where weighed up
+    bias: Tensor | None = None  #: [N, N], expected ‖∇R_k(θ_i) − ∇R_i(θ_i)‖² in units of ‖g_i‖²; NaN: no partner
     noise: Tensor | None = None  #: [N, N], expected error by noise of following k alone, in the same units
     trust: Tensor | None = None  #: [N, N], the share of g_k − g_i that client i let through, where it is bounded
     verdict: Verdict | None = None  #: of a guard, where one watches
