@@ -13,6 +13,7 @@ import statistics
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -45,6 +46,7 @@ RULES: dict[str, Callable[[], Algorithm]] = {
     "averaged": Averaged,
     "oracle": Oracle,
     "all-for-one": AllForOne,
+    "corrected": partial(AllForOne, correct=True),
 }
 OTHERS = ("local", "fedavg", "averaged", "oracle")
 
@@ -158,7 +160,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=list(HALVES), default="judged")
     parser.add_argument("--only", help="families of worlds, such as digits,streams")
-    parser.add_argument("--rules", default=",".join(RULES), help="by default all: %(default)s")
+    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="of " + ", ".join(RULES))
     parser.add_argument("--seeds", type=int, help="of each world, the first so many; by default all")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--markdown", action="store_true", help="tables for a document")

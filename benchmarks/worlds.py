@@ -36,7 +36,7 @@ class World:
     @property
     def decades(self) -> bool:
         """Whether it is scored by −log10 of the excess loss; else by accuracy in points. More is better in both."""
-        return self.family in ("streams", "attacks")
+        return self.family in ("streams", "attacks", "correction")
 
     def begin(self, seed: int) -> tuple[Fleet, Optimizer, int, int]:
         """The clients, the optimizer, how many rounds, and how many updates in each."""
@@ -124,6 +124,14 @@ TUNED = half(
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, Dirichlet, five times as long", partial(digits, split="dirichlet"), "digits", rounds=150),
     World("heart, batch 1, step 0.05", resplit, "heart"),
+    World("optima on a line, noisy", on_a_line, "correction", rounds=100),
+    World("spread 1, noisy", partial(synthetic, dimension=5, spread=1.0, noise=1.0), "correction", rounds=200),
+    World(
+        "10 unrelated, very noisy",
+        partial(synthetic, dimension=5, clients=10, clusters=10, noise=2.0),
+        "correction",
+        rounds=200,
+    ),
     World("d = 2, 4 of 20 flip", synthetic, "attacks", attack="flip:4"),
     World("d = 2, 4 of 20 mimic", synthetic, "attacks", attack="mimicry:4"),
 )
