@@ -47,7 +47,9 @@ def told(function: str, change: Callable[..., tuple[Any, ...]]) -> Without:
 
 
 def weighing(kappa: float) -> Without:
-    return told("weigh_up", lambda memory, setting, true: (memory, setting, torch.full_like(true, kappa)))
+    return told(
+        "weigh_up", lambda memory, setting, true, *others: (memory, setting, torch.full_like(true, kappa), *others)
+    )
 
 
 def remembering(change: Callable[[Memory], Memory]) -> Without:
@@ -55,9 +57,9 @@ def remembering(change: Callable[[Memory], Memory]) -> Without:
 
 
 def setting(**values: float) -> Without:
-    def change(memory: Memory, true: rule.Setting, kappa: Tensor) -> tuple[Any, ...]:
+    def change(memory: Memory, true: rule.Setting, *others: Tensor) -> tuple[Any, ...]:
         other = {name: torch.full_like(true.batch, value) for name, value in values.items()}
-        return memory, true._replace(**other), kappa
+        return memory, true._replace(**other), *others
 
     return told("weigh_up", change)
 
