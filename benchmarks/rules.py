@@ -36,8 +36,8 @@ class Part:
     without: Without
 
 
-def constant(**values: float) -> Without:
-    return lambda: patch.multiple(rule, **values)
+def constant(name: str, value: float) -> Without:
+    return lambda: patch.object(rule, name, value)
 
 
 def told(function: str, change: Callable[..., tuple[Any, ...]]) -> Without:
@@ -82,13 +82,13 @@ UNEQUAL = World("digits, unequal sizes", unequal, "digits")
 
 PARTS = [
     Part("Chance is taken off", TEN, remembering(lambda memory: {"spread": 0 * memory["spread"]})),
-    Part("Differences are averaged", NOISY, constant(DIFFERENCE_KEPT=0.0)),
-    Part("Sizes are smoothed", TWO, constant(SIZE_KEPT=0.0)),
+    Part("Differences are averaged", NOISY, constant("DIFFERENCE_KEPT", 0.0)),
+    Part("Sizes are smoothed", TWO, constant("SIZE_KEPT", 0.0)),
     Part("Only the past decides", TWO, lambda: patch.object(all_for_one, "where_rows", lambda _, before, now: now)),
     Part("Noise counts by the step", SMALL, weighing(kappa=1.0)),
     Part("Care at one's optimum", OTHERS, weighing(kappa=0.5)),  # which is ηβ there
     Part("Noise has its price", UNLIKE, remembering(own_noise)),
-    Part("Who does not pull is no partner", ZEROS, constant(IDLE=-1.0)),
+    Part("Who does not pull is no partner", ZEROS, constant("IDLE", -1.0)),
     Part("Trust is bounded", FAR, lambda: patch.object(rule, "trust", lambda _, look, *others: look.norm.isfinite())),
     Part(
         "Its bound follows the step",
