@@ -1,6 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SHOWN := all-for-one,all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
+DEALT := all-for-one,local,fedavg
 INSTALL := $(BIN)/pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt
 RUNTIME := .venv/runtime
 TOOLS := .venv/tools
@@ -23,10 +24,12 @@ $(TOOLS): $(RUNTIME)  # and what tests and documents need
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-demo: $(RUNTIME)  ## install, then compare the algorithms on synthetic data and on real digits (under two minutes)
+demo: $(RUNTIME)  ## install, then compare the algorithms on synthetic data and on digits dealt in three ways (two minutes)
 	@rm -rf out/demo
 	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/demo/synthetic
-	$(BIN)/allforone compare digits --algorithms $(SHOWN) --out out/demo/digits
+	$(BIN)/allforone compare digits -p split=iid --algorithms $(DEALT) --out out/demo/digits-iid
+	$(BIN)/allforone compare digits -p split=dirichlet --algorithms $(DEALT) --out out/demo/digits-dirichlet
+	$(BIN)/allforone compare digits --algorithms $(DEALT),oracle --out out/demo/digits
 	@echo && echo "Open out/demo/digits/report.html in a browser: drag the slider and watch the clusters form."
 
 check: $(TOOLS)  ## ruff and the quick tests (under a minute)

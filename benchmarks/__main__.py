@@ -82,6 +82,7 @@ def all_for_one(name: str, fleet: Stacked, loop: Loop, update: float) -> Iterato
     yield row(f"{name}: look at {n}² pairs", "loop", taken["look of the loop"], taken["look"])
     ours = taken["collaborate"] + INNER * update
     yield row(f"{name}: round of {INNER} updates, all-for-one", "reference", reference, ours)
+    yield row(f"{name}: the rule itself", "that round", max(0.0, taken["collaborate"] - taken["look"]), ours)
 
 
 def whole_run(name: str, problem: Problem) -> Row:

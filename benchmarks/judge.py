@@ -12,16 +12,18 @@ import json
 import statistics
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import torch
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
-from allforone.algorithms import Algorithm, AllForOne, FedAvg, LeastError, Local, Oracle, advance
+from allforone.algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle, advance
 from allforone.algorithms.base import Info, Memory, State, Weighted
 from allforone.fleet import Fleet, Round
+from allforone.reports.table import Cell, Table, markdown, plain, terminal
 
 from .worlds import JUDGED, TUNED, World
 
@@ -43,8 +45,8 @@ RULES: dict[str, Callable[[], Algorithm]] = {
     "fedavg": FedAvg,
     "averaged": Averaged,
     "oracle": Oracle,
-    "online": AllForOne,
-    "least-error": LeastError,
+    "all-for-one": AllForOne,
+    "corrected": partial(AllForOne, correct=True),
 }
 OTHERS = ("local", "fedavg", "averaged", "oracle")
 
@@ -110,6 +112,11 @@ class Means:
         gaps = [self.found[world.name, rule, s] - self.found[world.name, other, s] for s in world.seeds]  # type: ignore[operator]
         return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
 
+    def above_best(self, world: World, rule: str) -> float:
+        mine = self.of(world, rule)
+        assert mine is not None, f"{rule} was not measured in {world.name}"
+        return mine - self.best(world)
+
     def share(self, world: World, rule: str) -> float | None:
         """Its gain over Local, of that of the best of the others; None where that is next to nothing."""
         mine, alone = self.of(world, rule), self.of(world, "local")
@@ -119,50 +126,59 @@ class Means:
 
 
 def world_table(worlds: list[World], rules: list[str], means: Means) -> Table:
-    table = Table("world", *rules, *(f"{rule} − Local" for rule in rules if rule not in OTHERS), box=None)
+    rows = []
     for world in worlds:
         values = [means.of(world, rule) for rule in rules]
+        best = max(value for value in values if value is not None)
         gaps = [means.above(world, rule, "local") for rule in rules if rule not in OTHERS]
-        table.add_row(
-            world.name,
-            *("–" if value is None else f"{value:.1f}" for value in values),
-            *(f"{mean:+.2f} ± {error:.2f}" for mean, error in gaps),
+        rows.append(
+            [
+                Cell(world.name),
+                *(Cell("–") if value is None else Cell(f"{value:.1f}", value == best) for value in values),
+                *(Cell(f"{mean:+.2f} ± {error:.2f}") for mean, error in gaps),
+            ]
         )
-    return table
+    gains = [f"{rule} − local" for rule in rules if rule not in OTHERS]
+    return Table(["world", *rules, *gains], rows)
 
 
 def summary_table(worlds: list[World], rules: list[str], means: Means) -> Table:
-    table = Table(
-        "family", "rule", "of the attainable gain", "worst to Local", "worst to FedAvg", "worst to the best", box=None
-    )
+    rows = []
     for family in dict.fromkeys(world.family for world in worlds):
         inside = [world for world in worlds if world.family == family]
         for rule in (rule for rule in rules if rule not in OTHERS):
             shares = [share for world in inside if (share := means.share(world, rule)) is not None]
-            local, fedavg = (
-                min(means.above(world, rule, other)[0] for world in inside) for other in ("local", "fedavg")
-            )
-            best = min(means.of(world, rule) - means.best(world) for world in inside)  # type: ignore[operator]
+            worst = [min(means.above(world, rule, other)[0] for world in inside) for other in ("local", "fedavg")]
+            worst.append(min(means.above_best(world, rule) for world in inside))
             gain = f"{100 * statistics.fmean(shares):.0f} %" if shares else "–"
-            table.add_row(family, rule, gain, f"{local:+.2f}", f"{fedavg:+.2f}", f"{best:+.2f}")
-    return table
+            rows.append([family, rule, gain, *(f"{gap:+.2f}" for gap in worst)])
+    heads = ["family", "rule", "of the attainable gain", "worst to Local", "worst to FedAvg", "worst to the best"]
+    return Table(heads, plain(rows))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=list(HALVES), default="judged")
     parser.add_argument("--only", help="families of worlds, such as digits,streams")
-    parser.add_argument("--rules", default=",".join(RULES), help="of " + ", ".join(RULES))
+    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="of " + ", ".join(RULES))
+    parser.add_argument("--seeds", type=int, help="of each world, the first so many; by default all")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--markdown", action="store_true", help="tables for a document")
     parser.add_argument("--out", type=Path, help="by default out/judge-HALF.jsonl")
     options = parser.parse_args()
-    worlds = [w for w in HALVES[options.half] if not options.only or w.family in options.only.split(",")]
+    worlds = [
+        replace(world, seeds=world.seeds[: options.seeds])
+        for world in HALVES[options.half]
+        if not options.only or world.family in options.only.split(",")
+    ]
     rules = options.rules.split(",")
     out = options.out or Path(f"out/judge-{options.half}.jsonl")
     means = Means(measure(worlds, rules, out, options.workers))
-    console = Console()
-    console.print(world_table(worlds, rules, means))
-    console.print(summary_table(worlds, rules, means))
+    for table in (world_table(worlds, rules, means), summary_table(worlds, rules, means)):
+        if options.markdown:
+            print(markdown(table))
+        else:
+            Console().print(terminal(table))
 
 
 if __name__ == "__main__":

@@ -1,146 +1,136 @@
-"""What goes wrong without each rule of the estimator: one small picture each. `make pictures` draws them."""
+"""What goes wrong without each part of All-for-one's rule: one line and one small picture each. `make pictures` draws
+them."""
 
 import argparse
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import statistics
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import polars
 import torch
 from rich.progress import track
 from torch import Tensor
 
-from allforone.algorithms import Algorithm, AllForOne, Local
-from allforone.collaboration import Estimate, UpdateBatches, continuous, update_batches
-from allforone.fleet import Attack, Attacked, Fleet, Models, Optimizer, Round, Stacked
-from allforone.problems import Problem, synthetic
+from allforone.algorithms import Algorithm, AllForOne, Local, advance, all_for_one
+from allforone.collaboration import Memory
+from allforone.collaboration import least_error as rule
+from allforone.fleet import Fleet
+from allforone.problems import digits, synthetic
 from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS
 from allforone.runs import PAPER_SEEDS
 
-from .contestants import trained
+from .worlds import World, unequal, unlike_noise
 
-
-class Biased(UpdateBatches):
-    """The noise stays in what is compared."""
-
-    def __call__(self, fleet: Fleet, models: Models, memory: Any, round: Round) -> tuple[Estimate, Any]:
-        def compare(*args: Any, **options: Any) -> Any:
-            found = honest(*args, **options)
-            assert found.noise is not None
-            own = found.noise.diagonal()
-            return found._replace(distance=found.distance + own[:, None] + found.noise, norm=found.norm + own.diag())
-
-        honest = fleet.compare
-        with patch.object(fleet, "compare", compare):
-            return super().__call__(fleet, models, memory, round)
-
-
-class Hasty(UpdateBatches):
-    """The batches that are weighed decide on their weights."""
-
-    def __call__(self, *args: Any) -> tuple[Estimate, Any]:
-        estimate, memory = super().__call__(*args)
-        similarity, variance = update_batches.similarity_and_variance(memory)
-        return estimate._replace(similarity=similarity, variance=variance), memory
-
-
-class Trustful(UpdateBatches):
-    def __call__(self, *args: Any) -> tuple[Estimate, Any]:
-        estimate, memory = super().__call__(*args)
-        return estimate._replace(trust=None), memory
-
-
-class Equal(UpdateBatches):
-    def __call__(self, *args: Any) -> tuple[Estimate, Any]:
-        estimate, memory = super().__call__(*args)
-        return estimate._replace(variance=torch.ones_like(estimate.variance)), memory
-
-
-def unequal(seed: int) -> Problem:
-    """Every other pair of clients has labels thirty times as noisy as the rest."""
-    problem = synthetic(seed=seed, dimension=10)
-    for number, client in enumerate(problem.clients):
-        client.train.noise = 9.0 if number % 4 < 2 else 0.3  # type: ignore[union-attr]
-    return problem
+Without = Callable[[], AbstractContextManager[Any]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class Part:
     title: str
-    problem: Callable[..., Problem]
-    shown: str
-    rounds: int
-    without: UpdateBatches = UpdateBatches()  # noqa: RUF009  (a value, never changed)
-    patched: Callable[[], AbstractContextManager[Any]] = nullcontext
-    attack: str | None = None
+    world: World
+    without: Without
 
 
-TEN, TWO = partial(synthetic, dimension=10), partial(synthetic, dimension=2)
-RULES = [
-    Rule("The noise is taken off", TEN, "d = 10", 100, Biased()),
-    Rule(
-        "One's own noise is a floor",
-        TEN,
-        "d = 10",
-        100,
-        patched=lambda: patch.object(update_batches, "NOISE_FLOOR", 0.0),
+def constant(name: str, value: float) -> Without:
+    return lambda: patch.object(rule, name, value)
+
+
+def told(function: str, change: Callable[..., tuple[Any, ...]]) -> Without:
+    """A function of the rule hears something else than what is."""
+    true = getattr(rule, function)
+    return lambda: patch.object(rule, function, lambda *heard: true(*change(*heard)))
+
+
+def weighing(kappa: float) -> Without:
+    return told(
+        "weigh_up", lambda memory, setting, true, *others: (memory, setting, torch.full_like(true, kappa), *others)
+    )
+
+
+def remembering(change: Callable[[Memory], Memory]) -> Without:
+    return told("weigh_up", lambda memory, *others: (memory | change(memory), *others))
+
+
+def setting(**values: float) -> Without:
+    def change(memory: Memory, true: rule.Setting, *others: Tensor) -> tuple[Any, ...]:
+        other = {name: torch.full_like(true.batch, value) for name, value in values.items()}
+        return memory, true._replace(**other), *others
+
+    return told("weigh_up", change)
+
+
+def own_noise(memory: Memory) -> Memory:
+    """Everybody is as noisy as oneself."""
+    own = (memory["noise"] / memory["seen"].clamp(min=1e-12)).diagonal()[:, None]
+    return {"noise": own * memory["seen"] / memory["ratio"].exp()}
+
+
+TWO, TEN = World("d = 2, clusters", synthetic), World("d = 10, clusters", partial(synthetic, dimension=10), rounds=100)
+NOISY = World("d = 10, clusters, noisy labels", partial(synthetic, dimension=10, noise=1.0), rounds=100)
+OTHERS = World("d = 2, every optimum another", partial(synthetic, spread=1.0))
+FAR = World("d = 2, optima far apart", partial(synthetic, spread=3.0))
+SMALL = World("small step, noisy labels", partial(synthetic, spread=1.0, noise=1.0), rounds=100, lr=1 / 64)
+UNLIKE = World("half of the labels very noisy", unlike_noise, rounds=100)
+ZEROS = World("d = 2, 4 of 20 send zeros", synthetic, "attacks", attack="zeros:4")
+DIRICHLET = World("digits, Dirichlet", partial(digits, split="dirichlet"), "digits")
+UNEQUAL = World("digits, unequal sizes", unequal, "digits")
+
+PARTS = [
+    Part("Chance is taken off", TEN, remembering(lambda memory: {"spread": 0 * memory["spread"]})),
+    Part("Differences are averaged", NOISY, constant("DIFFERENCE_KEPT", 0.0)),
+    Part("Sizes are smoothed", TWO, constant("SIZE_KEPT", 0.0)),
+    Part("Only the past decides", TWO, lambda: patch.object(all_for_one, "where_rows", lambda _, before, now: now)),
+    Part("Noise counts by the step", SMALL, weighing(kappa=1.0)),
+    Part("Care at one's optimum", OTHERS, weighing(kappa=0.5)),  # which is ηβ there
+    Part("Noise has its price", UNLIKE, remembering(own_noise)),
+    Part("Who does not pull is no partner", ZEROS, constant("IDLE", -1.0)),
+    Part("Trust is bounded", FAR, lambda: patch.object(rule, "trust", lambda _, look, *others: look.norm.isfinite())),
+    Part(
+        "Its bound follows the step",
+        SMALL,
+        told("trust", lambda *seen: (*seen[:3], torch.full_like(seen[3], rule.REACH))),
     ),
-    Rule("Only the past decides", TEN, "d = 10", 100, Hasty()),
-    Rule("The past is remembered", TWO, "4 of 20 send noise", 40, UpdateBatches(memory=0), attack="noise:4"),
-    Rule(
-        "Nearness is not saved up",
-        TWO,
-        "4 of 20 send noise",
-        40,
-        attack="noise:4",
-        patched=lambda: patch.object(update_batches, "bounded", lambda distance, size: distance),
-    ),
-    Rule(
-        "Who does not pull is no partner",
-        TWO,
-        "4 of 20 send zeros",
-        40,
-        attack="zeros:4",
-        patched=lambda: patch.object(update_batches, "IDLE", -1.0),
-    ),
-    Rule("Trust is bounded", partial(TWO, spread=1.0), "d = 2, every optimum another", 40, Trustful()),
-    Rule(
-        "Progress makes the past tell less",
-        partial(TWO, spread=1.0),
-        "d = 2, every optimum another",
-        40,
-        patched=lambda: patch.object(update_batches, "progress", lambda before, now: torch.ones_like(now)),
-    ),
-    Rule("Noise weighs less", unequal, "half of the labels very noisy", 100, Equal()),
+    Part("Few samples mislead", UNEQUAL, setting(rarity=0.0)),
+    Part("Fitted samples hide their noise", DIRICHLET, setting(unfitted=1.0)),
 ]
 
 
-def curve(rule: Rule, algorithm: Algorithm) -> Tensor:
-    """[rounds + 1], the mean of log10 of the honest clients' excess loss, over the seeds."""
-    curves = []
-    for seed in PAPER_SEEDS:
-        problem = rule.problem(seed=seed)
-        honest = Stacked(problem, seed=seed)
-        attacked = Attacked(honest, Attack.parse(rule.attack)) if rule.attack else None
-        liars = attacked.liars if attacked else []
-        optimizer = Optimizer(partial(torch.optim.SGD, lr=problem.settings.optimizer["lr"]))
-        metrics = trained(attacked or honest, problem, algorithm, optimizer, rule.rounds).metrics
-        others = metrics.filter(~polars.col("client").is_in(liars)).sort("round", "client")
-        excess = others["excess_loss"].to_torch().reshape(rule.rounds + 1, -1)
-        curves.append(excess.clamp(min=1e-28).log10().mean(1))
-    return torch.stack(curves).mean(0)
+def scores(world: World, algorithm: Algorithm, seed: int) -> Iterator[float]:
+    """After every round, of the honest clients: the mean of log10 of the excess loss, or of the accuracy in percent."""
+    fleet, optimizer, rounds, inner = world.begin(seed)
+    state = algorithm.init(fleet.initial(), optimizer)
+    for number in range(rounds):
+        steps = range(number * inner, (number + 1) * inner)
+        state, _ = advance(algorithm, state, fleet, fleet.begin(number + 1, steps))
+        yield score(fleet, state.models)
 
 
-def curves(rule: Rule) -> dict[str, Tensor]:
-    found = {"with the rule": curve(rule, AllForOne())}
-    with rule.patched():
-        found["without it"] = curve(rule, AllForOne(continuous(), rule.without))
-    return {**found, "Local": curve(rule, Local())}
+def score(fleet: Fleet, models: dict[str, Tensor]) -> float:
+    found = fleet.evaluate(models, fleet.begin(0, range(0)))
+    values = 100 * found.metrics["accuracy"] if found.excess is None else found.excess.clamp(min=1e-28).log10()
+    liars = getattr(fleet, "liars", [])
+    return statistics.fmean(float(value) for k, value in enumerate(values) if k not in liars)
+
+
+def curve(world: World, algorithm: Algorithm) -> Tensor:
+    return torch.tensor([list(scores(world, algorithm, seed)) for seed in PAPER_SEEDS]).mean(0)
+
+
+@cache
+def whole(world: World) -> dict[str, Tensor]:
+    """What several parts are compared with."""
+    return {"the rule": curve(world, AllForOne()), "Local": curve(world, Local())}
+
+
+def curves(part: Part) -> dict[str, Tensor]:
+    with part.without():
+        missing = curve(part.world, AllForOne())
+    return {"the rule": whole(part.world)["the rule"], "without it": missing, "Local": whole(part.world)["Local"]}
 
 
 def main() -> None:
@@ -149,34 +139,40 @@ def main() -> None:
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
     torch.set_num_threads(1)
-    drawn = {rule: curves(rule) for rule in track(RULES, "running with and without each rule …")}
-    for rule, found in drawn.items():
-        print(f"{rule.title}: " + ", ".join(f"{name} {float(values[-1]):.1f}" for name, values in found.items()))
+    drawn = {}
+    for part in track(PARTS, "running with and without each part …"):
+        drawn[part] = curves(part)
+        last = ", ".join(f"{name} {float(values[-1]):.2f}" for name, values in drawn[part].items())
+        print(f"{part.title} ({part.world.name}): {last}", flush=True)
     draw(drawn, options.out)
 
 
-def draw(drawn: dict[Rule, dict[str, Tensor]], path: Path) -> None:
+def draw(drawn: dict[Part, dict[str, Tensor]], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     looks = {
-        "with the rule": (COLOURS["all-for-one-binary"], "-"),
-        "without it": (COLOURS["fedavg"], "-"),
+        "the rule": (COLOURS["all-for-one"], "-"),
+        "without it": (COLOURS["all-for-one-binary"], "-"),
         "Local": ("0.55", "--"),
     }
+    columns = 3
+    rows = -(-len(drawn) // columns)
     with rc_context(RC):
-        figure = Figure(figsize=(8.4, 7.6), layout="constrained")
-        axes = figure.subplots(3, 3)
-        for axis, (rule, found) in zip(axes.flat, drawn.items(), strict=True):
+        figure = Figure(figsize=(8.4, 2.5 * rows), layout="constrained")
+        axes = figure.subplots(rows, columns, squeeze=False)
+        for number, (axis, (part, found)) in enumerate(zip(axes.flat, drawn.items(), strict=False)):
             for name, values in found.items():
                 colour, style = looks[name]
-                axis.plot(values, color=colour, linestyle=style, label=name)
-            axis.set_title(f"{rule.title}\n", fontsize=9, fontweight="bold", loc="left")
-            axis.text(0, 1.03, rule.shown, transform=axis.transAxes, fontsize=8, color="0.35")
-        for axis in axes[-1]:
-            axis.set_xlabel("rounds")
-        for axis in axes[:, 0]:
-            axis.set_ylabel("log10 excess loss")
+                axis.plot(range(1, len(values) + 1), values, color=colour, linestyle=style, label=name)
+            axis.set_title(f"{part.title}\n", fontsize=9, fontweight="bold", loc="left")
+            axis.text(0, 1.03, part.world.name, transform=axis.transAxes, fontsize=8, color="0.35")
+            if number % columns == 0 or not part.world.decades:
+                axis.set_ylabel("log10 excess loss" if part.world.decades else "accuracy %")
+            if number + columns >= len(drawn):
+                axis.set_xlabel("rounds")
+        for axis in axes.flat[len(drawn) :]:
+            axis.remove()
         handles, labels = axes.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=3)
         figure.savefig(path, dpi=140)

@@ -36,7 +36,7 @@ class World:
     @property
     def decades(self) -> bool:
         """Whether it is scored by −log10 of the excess loss; else by accuracy in points. More is better in both."""
-        return self.family in ("streams", "attacks")
+        return self.family in ("streams", "attacks", "correction")
 
     def begin(self, seed: int) -> tuple[Fleet, Optimizer, int, int]:
         """The clients, the optimizer, how many rounds, and how many updates in each."""
@@ -124,6 +124,14 @@ TUNED = half(
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, Dirichlet, five times as long", partial(digits, split="dirichlet"), "digits", rounds=150),
     World("heart, batch 1, step 0.05", resplit, "heart"),
+    World("optima on a line, noisy", on_a_line, "correction", rounds=100),
+    World("spread 1, noisy", partial(synthetic, dimension=5, spread=1.0, noise=1.0), "correction", rounds=200),
+    World(
+        "10 unrelated, very noisy",
+        partial(synthetic, dimension=5, clients=10, clusters=10, noise=2.0),
+        "correction",
+        rounds=200,
+    ),
     World("d = 2, 4 of 20 flip", synthetic, "attacks", attack="flip:4"),
     World("d = 2, 4 of 20 mimic", synthetic, "attacks", attack="mimicry:4"),
 )
@@ -135,13 +143,16 @@ JUDGED = half(
     World(
         "d = 4, three clusters, unlike directions",
         partial(synthetic, dimension=4, clusters=3, clients=18, spectrum=[1.0, 0.5, 0.2, 0.1]),
+        rounds=100,
     ),
     *(
-        World(f"spread {spread:g}", partial(synthetic, dimension=d, spread=spread))
+        World(
+            f"d = {d}, spread {spread:g}", partial(synthetic, dimension=d, spread=spread), rounds=40 if d == 2 else 80
+        )
         for d, spread in ((2, 0.01), (3, 0.03), (2, 0.3), (5, 1.0), (2, 3.0))
     ),
     World("8 unrelated, d = 10", partial(synthetic, dimension=10, clients=8, clusters=8)),
-    World("12 unrelated, d = 4", partial(synthetic, dimension=4, clients=12, clusters=12)),
+    World("12 unrelated, d = 4", partial(synthetic, dimension=4, clients=12, clusters=12), rounds=80),
     World(
         "spread 0.5, noisy, step 1/64", partial(synthetic, dimension=3, spread=0.5, noise=0.5), rounds=150, lr=1 / 64
     ),
@@ -149,8 +160,8 @@ JUDGED = half(
     World("clusters, noisy, step 1/32", partial(synthetic, dimension=5, noise=1.0), rounds=150, lr=1 / 32),
     World("on a line, noisy", on_a_line, rounds=100),
     World("half of the labels very noisy", unlike_noise, rounds=100),
-    World("d = 4, clusters, batch 1", partial(synthetic, dimension=4), batch_size=1),
-    World("d = 4, clusters, 30 % present", partial(synthetic, dimension=4), participation=0.3),
+    World("d = 4, clusters, batch 1", partial(synthetic, dimension=4), rounds=100, batch_size=1),
+    World("d = 4, clusters, 30 % present", partial(synthetic, dimension=4), rounds=100, participation=0.3),
     World("spread 1, 30 % present", partial(synthetic, spread=1.0), participation=0.3),
     *dealt("digits", digits),
     World("digits, twenty clients, Dirichlet", partial(digits, clients=20, split="dirichlet"), "digits"),
@@ -165,7 +176,13 @@ JUDGED = half(
         for b, lr in ((1, 0.01), (1, 0.05), (4, 0.05))
     ),
     *(
-        World(f"d = 3, 4 of 20 lie: {kind}", partial(synthetic, dimension=3), "attacks", rounds=80, attack=f"{kind}:4")
+        World(
+            f"3 of 12 lie: {kind}",
+            partial(synthetic, dimension=3, clients=12),
+            "attacks",
+            rounds=60,
+            attack=f"{kind}:3",
+        )
         for kind in ATTACKS
     ),
     *dealt("mnist", partial(mnist, clients=10, samples_per_client=300), rounds=20, inner=20),

@@ -34,8 +34,8 @@ VALUES = [
     ),
     (
         lambda: Guarded(afo.AllForOne()),
-        "Guarded(algorithm=AllForOne(samples=16, sketch=64))",
-        {"name": "all-for-one", "samples": 16, "sketch": 64},
+        "Guarded(algorithm=AllForOne(samples=16, sketch=64, every=1, correct=False))",
+        {"name": "all-for-one", "samples": 16, "sketch": 64, "every": 1, "correct": False},
     ),
 ]
 

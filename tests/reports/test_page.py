@@ -196,32 +196,6 @@ def test_gains_over_local_are_those_of_the_metrics_seed_by_seed(open_page, repor
     assert len(shown) == 6 and all(len(line["seeds"]) == 2 for line in shown)
 
 
-def test_why_a_partner_is_not_used_is_told_from_what_was_recorded(open_page, invented_run, tmp_path):
-    run = invented_run("all-for-one-binary", 1, tables=("similarity", "noise"), threshold=0.3)
-    for name in ("weights", "similarity"):
-        run.weights[name][:, 0, 1:] = 0
-    run.weights["similarity"][:, 0, 2] = 0.2
-    run.weights["weights"][1, :, 3] = 0
-    run.weights["present"][1, 3] = False
-    page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
-
-    def reason(at, i, k):
-        return page.evaluate("([at, i, k]) => why(current(), at, i, k)[1]", [at, i, k])
-
-    assert "similarity is 0" in reason(0, 0, 1)
-    assert "0.2" in reason(0, 0, 2) and "threshold λ = 0.3" in reason(0, 0, 2)
-    assert "absent" in reason(1, 0, 3)
-    assert "counts with weight" in reason(0, 1, 2)
-    assert page.troubles == []
-
-
-def test_a_criterion_without_a_known_threshold_is_not_called_similarity_zero(open_page, invented_run, tmp_path):
-    run = invented_run("all-for-one", 1, tables=("similarity",))
-    run.weights["weights"][:, 0, 1], run.weights["similarity"][:, 0, 1] = 0, 0.2
-    page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
-    assert "similarity 0.2" in page.evaluate("why(current(), 1, 0, 1)[1]")
-
-
 def test_messages_of_a_run_from_python_count_its_inner_updates(open_page, tmp_path):
     result = afo.train(afo.digits(clients=3), algorithm=afo.Oracle(), rounds=2, inner=5)
     pairs = int((result.weights[0] != 0).sum()) - 3
@@ -256,13 +230,11 @@ def test_a_run_from_python_and_one_client_alone_have_a_page_too(open_page, tmp_p
 
 
 def test_twenty_clients_hundred_rounds_eight_algorithms_three_seeds_stay_below_eight_megabytes(invented_run, tmp_path):
-    estimating = ("all-for-one", "all-for-one-binary", "all-for-one-continuous")
-    names = (*estimating, "oracle", "local", "fedavg", "cobo", "ifca")
+    paper = dict.fromkeys(("all-for-one-binary", "all-for-one-continuous"), ("similarity",))
+    others = dict.fromkeys(("oracle", "local", "fedavg", "cobo", "ifca"), ())
     runs = [
-        invented_run(
-            name, seed, clients=20, rounds=100, tables=("similarity", "noise", "trust") if name in estimating else ()
-        )
-        for name in names
+        invented_run(name, seed, clients=20, rounds=100, tables=tables)
+        for name, tables in {"all-for-one": ("similarity", "bias", "noise", "trust"), **paper, **others}.items()
         for seed in (1, 2, 3)
     ]
     path = write_report(Comparison("large", runs, [c % 2 for c in range(20)]), tmp_path / "report.html")

@@ -79,6 +79,12 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
     assert models["0.weight"].shape == (4, 32, 64)
 
 
+@pytest.mark.parametrize(("name", "samples"), [("all-for-one", 16), ("all-for-one-binary", 64)])
+def test_only_the_papers_estimator_looks_at_as_many_samples_as_the_problem_says(name, samples):
+    run = prepare(parse({**QUICK, "algorithm": name}))
+    assert run.config.algorithm.options["samples"] == samples
+
+
 def test_the_same_seed_gives_the_same_run_and_another_seed_another(tmp_path):
     def final(name, seed):
         return execute(prepare(parse({**QUICK, "seed": seed})), tmp_path / name).stacked

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, among_present, where_rows
+from ..fleet import Direction, Fleet, Models, Optimizer, Round, among_present, where_rows
 
 #: What an algorithm keeps from round to round, by name: tensors, models and optimizers, also in dictionaries. An
 #: algorithm says what it keeps as a TypedDict.
@@ -40,7 +40,7 @@ class Info(NamedTuple):
     weights: Tensor  #: [N, N], α_ik: how much client i listened to client k
     similarity: Tensor | None = None  #: [N, N], r_ik, where it was estimated
     scale: Tensor | None = None  #: [N], η_i/η, where the step-size condition shortened steps
-    bias: Tensor | None = None  #: [N, N], expected ‖∇R_k(θ_i) − ∇R_i(θ_i)‖² in units of ‖g_i‖², where weighed up
+    bias: Tensor | None = None  #: [N, N], expected ‖∇R_k(θ_i) − ∇R_i(θ_i)‖² in units of ‖g_i‖²; NaN: no partner
     noise: Tensor | None = None  #: [N, N], expected error by noise of following k alone, in the same units
     trust: Tensor | None = None  #: [N, N], the share of g_k − g_i that client i let through, where it is bounded
     verdict: Verdict | None = None  #: of a guard, where one watches
@@ -118,6 +118,10 @@ class Weighted(Algorithm):
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         """The weights of the coming round, and what to remember of each client."""
 
+    def direction(self, own: Memory, fleet: Fleet) -> Direction | None:
+        """What becomes of the mixed gradients, by what is remembered; by default nothing."""
+        return None
+
     def looking(self, round: Round, partners: int) -> int | None:
         """Messages by which the weights were found, beyond those of the updates between so many ordered pairs."""
         return 0
@@ -126,7 +130,7 @@ class Weighted(Algorithm):
         info, own = self.collaborate(state, fleet, round)
         weights = among_present(info.weights, round.present, fleet.roster.numbers)
         mix = weights if info.scale is None else info.scale[:, None] * weights
-        models, optimizer = fleet.descend(state.models, mix, state.optimizer, round)
+        models, optimizer = fleet.descend(state.models, mix, state.optimizer, round, self.direction(own, fleet))
         partners = pairs(weights)
         looking = self.looking(round, partners)  # for a partner's gradient one sends one's model: two messages
         messages = None if looking is None else 2 * len(round.steps) * partners + looking

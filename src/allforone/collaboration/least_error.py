@@ -33,6 +33,8 @@ IDLE = 0.01
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
 REACH = 0.5
+#: A bias so many times one's own noise is a stranger's: it would have no weight, only rounding errors.
+STRANGE = 1e12
 #: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
 SMALLEST = 1e-40
 #: What is taken for ηβ stays above this, however flat the loss seems.
@@ -122,47 +124,80 @@ def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[
     return {**memory, "rise": rise, "run": run}, kappa
 
 
+class Noise(NamedTuple):
+    """Of one sample, at θ_i, in units of S_i."""
+
+    own: Tensor  #: [N, 1], of one's own
+    theirs: Tensor  #: [N, N], of k, not below one's own: who reports none must not take all the weight
+    fresh: Tensor  #: [N, N], of samples that θ_i is not fitted to, by what k shows
+    least: Tensor  #: [N, 1], of such samples of one's own
+
+
+def noises(memory: Memory, setting: Setting) -> Noise:
+    """Of n_i samples that P parameters are fitted to, 1 − P/n_i of the noise is left, so others must tell it."""
+    met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
+    raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
+    own = raw.diagonal()[:, None]
+    fresh = own.maximum(raw.minimum(torch.where(unfitted > 0, own / unfitted, torch.inf)))
+    others = torch.where(met.clone().fill_diagonal_(False), fresh, torch.nan)
+    return Noise(own, raw.maximum(own), fresh, own.fmax(others.nanquantile(QUARTER, dim=1, keepdim=True)))
+
+
+class Difference(NamedTuple):
+    """∇R_k(θ_i) − ∇R_i(θ_i), as remembered, in units of √S_i."""
+
+    mean: Tensor  #: [N, N, s], c_ik
+    length: Tensor  #: [N, N], ‖c_ik‖²
+    chance: Tensor  #: [N, N], what of that chance alone would make
+
+
+def differences(memory: Memory, setting: Setting, fresh: Tensor) -> Difference:
+    weight, rarity = memory["weight"].clamp(min=1e-150), setting.rarity
+    mean = memory["difference"] / weight[..., None]
+    drawn = memory["seen"] * memory["spread"] / weight.square()  # of the samples looked at, trusted by and by
+    chance = drawn + (2 - setting.unfitted[:, None]) * (rarity[:, None] + rarity) * fresh  # of finite data
+    return Difference(mean, mean.square().sum(2), chance)
+
+
 class Terms(NamedTuple):
     """What is weighed up, in units of S_i."""
 
-    bias: Tensor  #: [N, N], ‖Δ_ik‖², as far as it is known
+    bias: Tensor  #: [N, N], ‖Δ_ik‖² as far as it is known, of what is not corrected
     gram: Tensor  #: [N, N, N], ⟨Δ_ik, Δ_il⟩
     cost: Tensor  #: [N, N], (κ_i/b_k + 1/n_k) σ_k²: what a unit of squared weight costs
     allowed: Tensor  #: [N, N], whether k may be a partner of i
 
 
-def weigh_up(memory: Memory, setting: Setting, kappa: Tensor) -> Terms:
-    """Bias and noise of every partner, from what is remembered."""
+def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor | float = 0.0) -> Terms:
+    """Bias and noise of every partner, from what is remembered, if the share `corrected` of c_ik is taken off.
+
+    Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. A correction brings in the error of one's own mean
+    gradient, half of the chance, which is common to all partners.
+    """
     itself, rarity = torch.eye(len(kappa), dtype=torch.bool), setting.rarity
-    relative, met = memory["ratio"].exp(), memory["seen"] > 0
-    raw = relative * memory["noise"] / memory["seen"].clamp(min=1e-12)  # of one sample
-    own = raw.diagonal()[:, None]
-    noise, unfitted = raw.maximum(own), setting.unfitted[:, None]
-    fitted_away = torch.where(unfitted > 0, own / unfitted, torch.inf)
-    fresh = own.maximum(raw.minimum(fitted_away))  # of samples that one's model is not fitted to
-    others = torch.where(met & ~itself, fresh, torch.nan).nanquantile(QUARTER, dim=1, keepdim=True)
-    allowed = itself | (met & (relative > IDLE))
-    weight = memory["weight"].clamp(min=1e-150)
-    mean = memory["difference"] / weight[..., None]
-    drawn = memory["seen"] * memory["spread"] / weight.square()  # chance of the samples looked at, trusted by and by
-    chance = drawn + (2 - unfitted) * (rarity[:, None] + rarity) * fresh  # of two samples of one population
-    length = mean.square().sum(2)
-    bias = torch.where(allowed & ~itself, (length - chance).clamp(min=0), 0)
-    shrunk, root = (bias / length.clamp(min=1e-300))[..., None] * mean, bias.sqrt()
-    products = torch.where(itself, torch.diag_embed(bias), shrunk @ shrunk.mT)
+    noise = noises(memory, setting)
+    difference = differences(memory, setting, noise.fresh)
+    allowed = itself | ((memory["seen"] > 0) & (memory["ratio"].exp() > IDLE))
+    excess = torch.where(allowed & ~itself, (difference.length - difference.chance).clamp(min=0), 0)
+    known = excess / difference.length.clamp(min=1e-300)
+    left = known - corrected
+    bias = left.square() * difference.length + known * difference.chance
+    shrunk, root, doubt = left[..., None] * difference.mean, bias.sqrt(), corrected * (difference.chance / 2).sqrt()
+    products = shrunk @ shrunk.mT + (doubt[:, :, None] * doubt[:, None])
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
+    gram = torch.where(itself, torch.diag_embed(bias), gram)
     care = kappa[:, None] / setting.batch
-    least = care.diagonal()[:, None] * own + rarity * own.fmax(others)
-    cost = torch.where(itself, least, ((care + rarity) * noise).maximum(least))
+    least = care.diagonal()[:, None] * noise.own + rarity * noise.least
+    cost = torch.where(itself, least, ((care + rarity) * noise.theirs).maximum(least))
     return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
 
 
 def least_error(terms: Terms) -> Tensor:
     """[N, N], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
     own = terms.cost.diagonal()[:, None]
-    noise = (terms.cost / own).clamp(max=1e9)
-    forms = (terms.gram / own[..., None]).nan_to_num(posinf=1e30).clamp(max=1e30) + torch.diag_embed(noise)
-    weights = least_quadratic(forms, terms.allowed)
+    near = terms.allowed & (terms.bias / own < STRANGE)
+    products = torch.where(near[:, :, None] & near[:, None], terms.gram / own[..., None], 0)
+    weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=1e9)), near)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
 

@@ -20,10 +20,10 @@ from .curves import Array
 MOST_FRAMES = 120
 #: Frames that a run has at least, if it has as many rounds.
 LEAST_FRAMES = 6
-#: Numbers in all frames together: about five megabytes.
-MOST_NUMBERS = 1_800_000
-#: σ_k²/σ_i² above which the number tells nothing more.
-MOST_NOISE = 100.0
+#: Bytes of all frames together, before base64 makes them five megabytes.
+MOST_BYTES = 3_600_000
+#: What spans orders of magnitude is packed in single precision, the rest in sixteen bits.
+FINE = ("bias", "noise")
 #: How a run gets something to be compared with.
 COMPARE = f"allforone compare … --algorithms {AllForOne().name},{Local().name}"
 
@@ -158,15 +158,15 @@ def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
 
 
 def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
-    numbers = sum(
-        run.weights[name][0].numel()
+    size = sum(
+        run.weights[name][0].numel() * (4 if name in FINE else 2)
         for runs in shown.values()
         for run in runs
         if not _constant(run)
         for name in TABLES
         if name in run.weights
     )
-    return MOST_NUMBERS // max(1, numbers)
+    return MOST_BYTES // max(1, size)
 
 
 def _constant(run: FinishedRun) -> bool:
@@ -178,8 +178,6 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
     last = len(rounds) - 1
     picked = [last] if _constant(run) else sorted({round(j * last / max(1, most - 1)) for j in range(most)})
     tables = {name: run.weights[name][picked].double().numpy() for name in TABLES if name in run.weights}
-    if "noise" in tables:
-        tables["noise"] = np.minimum(tables["noise"], MOST_NOISE)
     present = run.weights.get("present")
     return {
         "seed": run.seed,
@@ -189,7 +187,7 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
         "guard": _guard(run),
         "constant": len(picked) == 1 and last > 0,
         "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
-        **{name: packed(table, coarse=True) for name, table in tables.items()},
+        **{name: packed(table, coarse=name not in FINE) for name, table in tables.items()},
     }
 
 

@@ -1,11 +1,10 @@
 """One description of a run, under `afo.train`, `allforone run`, `compare` and `resume` alike."""
 
-import inspect
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..algorithms import ALGORITHMS, Algorithm, Guarded, Local
+from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Local
 from ..describe import architecture, described, options
 from ..errors import InputError
 from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
@@ -105,8 +104,8 @@ def _reading(metric: Any) -> dict[str, Any]:
 
 def _with_defaults(choice: Choice, problem: Problem) -> Choice:
     """The paper's estimator looks at as many samples as the problem says."""
-    make = ALGORITHMS[str(choice.name)] if choice.name in ALGORITHMS else None
-    if make and "samples" in inspect.signature(make).parameters and "samples" not in choice.options:
+    made = ALGORITHMS[str(choice.name)]() if choice.name in ALGORITHMS else None
+    if isinstance(made, BySimilarity) and "samples" not in choice.options:
         return Choice(name=choice.name, **choice.options, samples=problem.settings.estimation)
     return choice
 

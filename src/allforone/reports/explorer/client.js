@@ -105,19 +105,18 @@ function showStrip() {
   });
 }
 
-const tellNoise = ratio => (!Number.isFinite(ratio) ? "–" : ratio >= 99 ? "≥ 100 ×" : `${ratio.toPrecision(2)} ×`);
-
 function showPartners() {
   const frames = current();
   if (!frames) return;
   const i = chosen.client,
     at = chosen.frame,
-    estimated = Boolean(frames.similarity);
+    alike = frames.similarity && !frames.bias;
   const others = Array.from({length: clientCount()}, (_, k) => k).filter(k => k !== i);
   others.sort(
     (a, b) =>
       pairAt(frames, "weights", at, i, b) - pairAt(frames, "weights", at, i, a) ||
       (pairAt(frames, "similarity", at, i, b) || 0) - (pairAt(frames, "similarity", at, i, a) || 0) ||
+      (pairAt(frames, "bias", at, i, a) || 0) - (pairAt(frames, "bias", at, i, b) || 0) ||
       a - b,
   );
   const range = (name, k) => {
@@ -135,6 +134,7 @@ function showPartners() {
       Number.isFinite(spread) ? make("small", {}, ` ± ${spread.toFixed(3)}`) : "",
     );
   };
+  const compared = k => Number.isFinite(pairAt(frames, "bias", at, i, k));
   const several = framesOf(chosen.algorithm).length > 1;
   const rows = others.map(k =>
     make(
@@ -152,8 +152,10 @@ function showPartners() {
       ),
       number("weights", k),
       several ? make("td", {}, range("weights", k)) : "",
-      estimated ? number("similarity", k) : "",
-      frames.noise ? make("td", {}, tellNoise(pairAt(frames, "noise", at, i, k))) : "",
+      alike ? number("similarity", k) : "",
+      ...(frames.bias ? ["bias", "noise"] : []).map(name =>
+        make("td", {}, compared(k) ? short(pairAt(frames, name, at, i, k)) : "–"),
+      ),
       make("td", {class: "verdict"}, why(frames, at, i, k)[0]),
     ),
   );
@@ -161,8 +163,8 @@ function showPartners() {
     "partner",
     "weight",
     ...(several ? ["over seeds"] : []),
-    ...(estimated ? ["similarity"] : []),
-    ...(frames.noise ? ["noise"] : []),
+    ...(alike ? ["similarity"] : []),
+    ...(frames.bias ? ["bias", "noise"] : []),
     "verdict",
   ];
   const focus = $("partners").contains(document.activeElement);
@@ -183,7 +185,10 @@ function showPartners() {
     `In ${frames.constant ? "every round" : `round ${frames.rounds[at]}`}, of ${algorithm(chosen.algorithm).label}, seed ${frames.seed}.` +
     (frames.constant ? "" : ` ±: standard deviation over the ${2 * NEAR + 1} rounds shown around it.`) +
     (several ? " Over seeds: lowest to highest." : "") +
-    (frames.noise ? " Noise: of the partner's gradient, next to the client's own." : "");
+    (frames.bias
+      ? ` Bias: how far the partner's gradient is off, squared. Noise: the error of following the partner alone. Both in units of ${clientName(i)}'s own squared gradient${others.some(compared) ? `; its own noise is ${short(pairAt(frames, "noise", at, i, i))}` : ""}.`
+      : "") +
+    " Hardly used: with less than a twentieth of the client's own weight.";
   showStrip();
   showWhy();
 }

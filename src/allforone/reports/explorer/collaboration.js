@@ -92,7 +92,8 @@ function pairText(frames, at, i, k) {
     i === k
       ? `${sentence(clientName(i))} listens to itself: ${short(weight)}`
       : `${sentence(clientName(i))} listens to ${clientName(k)}: ${short(weight)}`;
-  if (i !== k && frames.similarity) text += `, similarity ${short(slice(frames.similarity, at)[cell])}`;
+  if (i !== k && frames.bias) text += `, bias ${short(slice(frames.bias, at)[cell])}`;
+  else if (i !== k && frames.similarity) text += `, similarity ${short(slice(frames.similarity, at)[cell])}`;
   if (i !== k && frames.liars.includes(k)) text += ", which lies";
   if (i !== k && frames.truth)
     text += frames.truth[i] === frames.truth[k] ? ", same true cluster" : ", another true cluster";

@@ -1,8 +1,11 @@
 // Why one client does or does not use another: from what was recorded, in words.
 
 const NEAR = 4; // frames before and after, over which a number's spread is told
+const LITTLE = 0.05; // of one's own weight: a partner below it is hardly used
+const WHOLE = 0.95; // from this trust on, a difference is said to be let through
 
 function pairAt(frames, name, at, i, k) {
+  if (name === "best") return onlyPartner(frames, at, i, k).best;
   return frames[name] ? slice(frames[name], at)[i * clientCount() + k] : NaN;
 }
 
@@ -10,7 +13,7 @@ function spreadAround(frames, name, at, i, k) {
   const values = [];
   for (let f = Math.max(0, at - NEAR); f <= Math.min(frames.rounds.length - 1, at + NEAR); f++)
     if (!absent(frames, f).has(i) && !absent(frames, f).has(k)) values.push(pairAt(frames, name, f, i, k));
-  return values.length > 1 ? deviation(values) : NaN;
+  return known(values).length > 1 ? deviation(known(values)) : NaN;
 }
 
 // The same pair in the other seeds, where these deal the clients to the same clusters.
@@ -22,50 +25,119 @@ function overSeeds(frames, name, i, k) {
   return values.length > 1 ? [Math.min(...values), Math.max(...values)] : null;
 }
 
+function isUsed(frames, at, i, k) {
+  const weight = pairAt(frames, "weights", at, i, k);
+  return weight > 0 && weight >= LITTLE * pairAt(frames, "weights", at, i, i);
+}
+
 // A verdict in a few words, and in sentences.
 function why(frames, at, i, k) {
   const A = clientName(i),
-    B = clientName(k),
-    {label, threshold} = algorithm(chosen.algorithm);
-  const weight = pairAt(frames, "weights", at, i, k),
-    own = pairAt(frames, "weights", at, i, i);
-  const r = pairAt(frames, "similarity", at, i, k),
-    noise = pairAt(frames, "noise", at, i, k),
-    trust = pairAt(frames, "trust", at, i, k);
+    B = clientName(k);
   if (absent(frames, at).has(i))
     return ["it was absent", `${sentence(A)} was absent in this round: its model stayed as it was.`];
   if (absent(frames, at).has(k))
     return ["absent", `${sentence(B)} was absent in this round, so it could not be asked.`];
-  if (Number.isNaN(r)) {
-    if (weight > 0)
-      return [
-        "used",
-        `${label} gives ${B} a weight of ${short(weight)}. It does not estimate how similar clients are.`,
+  if (Number.isFinite(pairAt(frames, "bias", at, i, i))) return whyByError(frames, at, i, k);
+  if (Number.isFinite(pairAt(frames, "similarity", at, i, k))) return whyBySimilarity(frames, at, i, k);
+  const {label} = algorithm(chosen.algorithm),
+    weight = pairAt(frames, "weights", at, i, k);
+  return weight > 0
+    ? ["used", `${label} gives ${B} a weight of ${short(weight)}. It does not estimate how similar clients are.`]
+    : [
+        "not used",
+        `${label} gives ${B} no weight. It does not estimate how similar clients are; its rule alone decides.`,
       ];
+}
+
+// What k would be to i as its only partner, in units of i's squared gradient: the weight w of least
+// w² bias + (1 − w)² alone + w² noise, and what it saves.
+function onlyPartner(frames, at, i, k) {
+  const [bias, noise, alone] = [
+    pairAt(frames, "bias", at, i, k),
+    pairAt(frames, "noise", at, i, k),
+    pairAt(frames, "noise", at, i, i),
+  ];
+  const best = alone / (alone + noise + bias);
+  return {alone, bias, noise, best, saved: alone * best, lowered: (alone * noise) / (alone + noise)};
+}
+
+// What is left of i's noise by the weights of the round, and what the rule gave others before trust cut it.
+function withAll(frames, at, i) {
+  let left = 0,
+    given = 0;
+  for (let k = 0; k < clientCount(); k++) {
+    const weight = pairAt(frames, "weights", at, i, k);
+    left += weight ** 2 * pairAt(frames, "noise", at, i, k);
+    if (k !== i && weight > 0) given += weight / (pairAt(frames, "trust", at, i, k) || 1);
+  }
+  return {left, given};
+}
+
+const tellWeight = weight => (weight > 0 && weight < 0.001 ? "below 0.001" : short(weight));
+
+function whyByError(frames, at, i, k) {
+  const A = clientName(i),
+    B = clientName(k),
+    own = pairAt(frames, "weights", at, i, i),
+    weight = pairAt(frames, "weights", at, i, k),
+    trust = pairAt(frames, "trust", at, i, k);
+  const {alone, bias, noise, best, saved, lowered} = onlyPartner(frames, at, i, k);
+  if (trust === 0)
+    return ["not let through", `Nothing of ${B} was let through: its answer was missing, or far too long.`];
+  if (Number.isNaN(bias))
+    return data.clients.every((_, other) => other === i || Number.isNaN(pairAt(frames, "bias", at, i, other)))
+      ? ["not known yet", `Nothing is known of others yet, so ${A} trains alone.`]
+      : [
+          "no partner",
+          `${sentence(B)} is no partner: the two have not met yet, or its gradient at ${A}'s model is next to nothing.`,
+        ];
+  if (alone === 0)
+    return ["no noise", `No noise can be seen in ${A}'s steps that ${B} could lower. Its weight is ${tellWeight(weight)}.`];
+  const found = bias
+    ? `Its gradient is off by ${short(bias)} (bias)`
+    : "As far as can be seen, both have the same task (no bias)";
+  const worth = saved < alone / 1000 ? "next to nothing" : short(saved);
+  const pair = `Alone, ${A}'s steps err by ${short(alone)} times its squared gradient, by noise. With ${B} as its only partner, noise could fall to ${short(lowered)}. ${found}, so its best weight is ${tellWeight(best)}, which saves ${worth}. `;
+  const {left, given} = withAll(frames, at, i),
+    asked = weight / (trust || 1),
+    gets = weight >= 0.001 ? `only ${short(weight)}` : weight > 0 ? "hardly any weight" : "no weight";
+  if (trust < WHOLE && asked >= LITTLE * own)
     return [
-      "not used",
-      `${label} gives ${B} no weight. It does not estimate how similar clients are; its rule alone decides.`,
+      "partly let through",
+      `${pair}Among all partners it would get ${tellWeight(asked)}. Only ${tellShare(trust)} of that is let through, since ${B}'s gradient in this round is too far from ${A}'s: its weight is ${tellWeight(weight)}.`,
     ];
-  }
-  const share = own > 0 ? weight / own : 0;
-  if (weight > 0) {
-    let said = `${sentence(B)} counts with weight ${short(weight)}, ${share >= 0.995 ? "as much as" : `${Math.round(100 * share)} % of what`} ${A} gives ${share >= 0.995 ? `${A} itself` : "itself"}. Its gradient at ${A}'s model has similarity ${short(r)} with ${A}'s own`;
-    if (Number.isFinite(noise))
-      said +=
-        noise > 1.15
-          ? `, and is ${short(noise)} times as noisy, which lowers its weight`
-          : noise < 0.87
-            ? `, and is less noisy (${short(noise)} of ${A}'s noise), which raises its weight`
-            : ", and is about as noisy";
-    said += ".";
-    if (trust < 0.95)
-      said += ` Only ${Math.round(100 * trust)} % of the difference is let through, since it is longer than ${A}'s own gradient has been of late.`;
-    return [share < 0.1 ? "hardly used" : r < 0.3 ? "a little similar" : "used", said];
-  }
-  if (frames.trust && frames.rounds[at] === 1)
+  if (isUsed(frames, at, i, k))
     return [
-      "not known yet",
-      `Nothing is known of others before the first round, and who is not known counts as different.`,
+      bias ? "worth its bias" : "same task",
+      `${pair}Among all partners it gets ${tellWeight(weight)}. Together they lower noise to ${short(left)}.`,
+    ];
+  if (given < LITTLE * own)
+    return ["not worth it", `${pair}It gets ${gets}. Nobody is worth more in this round, so ${A} trains alone.`];
+  if (best < LITTLE) {
+    const fault = bias > noise ? "too different" : "too noisy";
+    return [fault, `${pair}It is ${fault}: among all partners it gets ${gets}.`];
+  }
+  return [
+    "others do better",
+    `${pair}But others have lowered noise to ${short(left)} already, and what is left is not worth ${B}'s bias: it gets ${gets}.`,
+  ];
+}
+
+const tellShare = share => (share < 0.01 ? "less than 1 %" : `${Math.round(100 * share)} %`);
+
+function whyBySimilarity(frames, at, i, k) {
+  const A = clientName(i),
+    B = clientName(k),
+    {threshold} = algorithm(chosen.algorithm),
+    weight = pairAt(frames, "weights", at, i, k),
+    own = pairAt(frames, "weights", at, i, i),
+    r = pairAt(frames, "similarity", at, i, k),
+    share = own > 0 ? weight / own : 0;
+  if (weight > 0)
+    return [
+      !isUsed(frames, at, i, k) ? "hardly used" : r < 0.3 ? "a little similar" : "used",
+      `${sentence(B)} counts with weight ${short(weight)}, ${share >= 0.995 ? `as much as ${A} gives itself` : `${tellShare(share)} of what ${A} gives itself`}. Its gradient at ${A}'s model has similarity ${short(r)} with ${A}'s own.`,
     ];
   if (r > 0 && r < threshold)
     return [
@@ -83,10 +155,10 @@ function why(frames, at, i, k) {
   ];
 }
 
-// In which rounds client i gave client k any weight.
+// In which rounds client i used client k.
 function usedWhen(frames, i, k) {
   if (frames.constant) return "";
-  const used = frames.rounds.filter((_, at) => pairAt(frames, "weights", at, i, k) > 0);
+  const used = frames.rounds.filter((_, at) => isUsed(frames, at, i, k));
   if (!used.length) return ` Over the whole run, ${clientName(i)} never used it.`;
   const share = used.length / frames.rounds.length;
   return share === 1
@@ -103,13 +175,13 @@ function showWhy() {
   const i = chosen.client,
     k = chosen.partner,
     at = chosen.frame;
-  const used = pairAt(frames, "weights", at, i, k) > 0;
-  $("why-title").textContent = `Why is ${clientName(k)} ${used ? "" : "not "}used by ${clientName(i)}?`;
+  const how = isUsed(frames, at, i, k) ? "" : pairAt(frames, "weights", at, i, k) > 0 ? "hardly " : "not ";
+  $("why-title").textContent = `Why is ${clientName(k)} ${how}used by ${clientName(i)}?`;
   $("why-text").textContent = why(frames, at, i, k)[1] + usedWhen(frames, i, k);
-  const lines = ["similarity", "weights"]
-    .filter(name => frames[name])
+  const lines = [frames.bias ? "best" : "similarity", "weights"]
+    .filter(name => name === "best" || frames[name])
     .map((name, j) => ({
-      name: name === "weights" ? "weight" : name,
+      name: {best: "best weight as the only partner", weights: "weight"}[name] || name,
       colour: `var(--c${j})`,
       dash: DASHES[j],
       x: frames.rounds,
