@@ -105,7 +105,7 @@ def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
     for name in ("all-for-one", "local"):
         made = [
             run(synthetic(seed=seed, dimension=dimension), ALGORITHMS[name](), rounds, seed)
-            for seed in ((127, 496, 1729, 5, 6) if dimension == 2 else (127, 496))
+            for seed in ((127, 496, 1729, 5, 6) if dimension == 2 else (127,))
         ]
         ends[name] = torch.stack([evaluate(f, r.stacked).excess.clamp(min=1e-28).log10() for r, f in made])
     assert ends["all-for-one"].mean(1).max() <= target  # the oracle: −22 and −28

@@ -85,7 +85,7 @@ def test_options_without_a_name_in_the_file_fit_the_name_that_is_given(tmp_path)
 @pytest.mark.slow
 def test_the_config_of_a_run_is_a_config_for_another_algorithm_problem_and_comparison(cli, tmp_path):
     out = ("--out", tmp_path / "run")
-    assert cli("run", "digits", "-p", "clients=4", "--rounds", 1, "-a", "sketch=32", *out)[0] == 0
+    assert cli("run", "digits", "-p", "clients=4", "--rounds", 1, "-a", "samples=8", *out)[0] == 0
     config = ("--config", tmp_path / "run" / "config.yaml")
     for number, arguments in enumerate(
         [
@@ -99,4 +99,4 @@ def test_the_config_of_a_run_is_a_config_for_another_algorithm_problem_and_compa
         assert code == 0, err
     told = [yaml.safe_load((tmp_path / number / "config.yaml").read_text()) for number in ("0", "1")]
     assert told[0]["algorithm"] == {"name": "local"} and told[0]["problem"] == {"name": "digits", "clients": 4}
-    assert told[1]["problem"] == {"name": "synthetic"} and told[1]["algorithm"]["memory"] == 0.9
+    assert told[1]["problem"] == {"name": "synthetic"} and told[1]["algorithm"]["samples"] == 8
