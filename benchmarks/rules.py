@@ -96,7 +96,7 @@ PARTS = [
         told("trust", lambda *seen: (*seen[:3], torch.full_like(seen[3], rule.REACH))),
     ),
     Part("Few samples mislead", UNEQUAL, setting(rarity=0.0)),
-    Part("Fitted samples hide their noise", DIRICHLET, setting(unfitted=1.0)),
+    Part("Fitted samples hide noise", DIRICHLET, setting(unfitted=1.0)),
 ]
 
 
