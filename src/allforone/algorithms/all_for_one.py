@@ -4,6 +4,7 @@ As good as the best of training alone, averaging and the true clusters, without 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,7 @@ from ..collaboration.similarity import ordered_pairs
 from ..errors import InputError
 from ..fleet import Direction, Fleet, Look, Models, Round, among_present, sketch, where_rows
 from .base import Info, Memory, State, Weighted
+from .race import begin, race
 
 #: Numbers of all differences between clients, N²P, above which correcting them is refused: they and a look take 2 GB.
 MOST_DIFFERENCES = 2**26
@@ -53,6 +55,16 @@ class AllForOne(Weighted):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
         if self.correct and self.every > 1:
             raise InputError(f"every is {self.every}: with correct=True clients look at each other in every round")
+
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        """One round; streams, whose coming batches are new, also go on alone and take the better way."""
+        before = state._replace(own=state.own.get("seen", {}))
+        after, info = super().step(before, fleet, round)
+        own: dict[str, Any] = {"seen": after.own}
+        if any(member.stream for member in fleet.roster):
+            begun = state.own.get("race") or begin(state.models, state.optimizer, len(fleet.roster))
+            after, own["race"] = race(after, begun, fleet, round)
+        return after._replace(own=own), info
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         if state.own and (round.number - 1) % self.every:
