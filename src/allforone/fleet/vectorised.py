@@ -14,8 +14,10 @@ from .passes import owner_of
 from .recorded import Recorded
 from .sketch import Sketch
 
+#: Numbers in the inputs that pass at once: they and what layers make of them are what a pass takes of memory.
+PASSED_NUMBERS = 2**22
 #: Numbers in the gradients that are held at once while comparing.
-COMPARED_NUMBERS = 2**24
+COMPARED_NUMBERS = 2**22
 
 
 class Plan:
@@ -29,7 +31,7 @@ class Plan:
         self.width = max(1, int((mix != 0).sum(1).max()))
         if few_widths:
             self.width = min(2 ** (self.width - 1).bit_length(), mix.shape[1])
-        columns = mix.abs().sort(dim=1, descending=True, stable=True).indices[:, : self.width]
+        columns = mix.abs().topk(self.width, dim=1).indices  # all that have a weight, the largest first
         weights = mix.gather(1, columns)
         self.clients = torch.where(weights != 0, columns, columns[:, :1])
         place = torch.zeros(mix.shape[1], dtype=torch.long)
@@ -64,9 +66,13 @@ class Vectorised:
 
     def gradients(self, models: Models, plan: Plan | OneEach, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
-        *found, losses = self._gradients(
-            inputs, targets, plan.columns, plan.weights, *(models[name] for name in self.names)
-        )
+        count, width = plan.columns.shape
+        chunks = -(-count * width * inputs[0].numel() // PASSED_NUMBERS)
+        parts = []
+        for some in torch.arange(count).tensor_split(chunks) if chunks > 1 else (slice(None),):
+            tensors = (models[name][some] for name in self.names)
+            parts.append(self._gradients(inputs, targets, plan.columns[some], plan.weights[some], *tensors))
+        *found, losses = parts[0] if len(parts) == 1 else (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         gradient = dict(zip(self.trained, found, strict=True))
         if isinstance(plan, Plan) and plan.any_idle:
             for tensor in gradient.values():
