@@ -46,12 +46,12 @@ class Setting(NamedTuple):
 
     batch: Tensor  #: b_k, samples of an update
     rarity: Tensor  #: 1/n_k; 0 of a stream
-    unfitted: Tensor  #: 1 − P/n_k: the share of the noise that P parameters leave of n_k samples they are fitted to
+    unfitted: Tensor  #: 1; 0 where P ≥ n_k: so many parameters can be fitted to so few samples that no noise is left
 
     @classmethod
     def of(cls, roster: Roster, batch_size: int, parameters: int) -> "Setting":
         sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
-        return cls(sizes.clamp(max=batch_size), 1 / sizes, (1 - parameters / sizes).clamp(min=0))
+        return cls(sizes.clamp(max=batch_size), 1 / sizes, (sizes > parameters).double())
 
 
 def nothing(n: int, sketch: int) -> Memory:
@@ -134,11 +134,11 @@ class Noise(NamedTuple):
 
 
 def noises(memory: Memory, setting: Setting) -> Noise:
-    """Of n_i samples that P parameters are fitted to, 1 − P/n_i of the noise is left, so others must tell it."""
-    met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
+    """Of n_i samples that P ≥ n_i parameters are fitted to, no noise is left, so others must tell it."""
+    met, unfitted = memory["seen"] > 0, setting.unfitted[:, None] > 0
     raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
     own = raw.diagonal()[:, None]
-    fresh = own.maximum(raw.minimum(torch.where(unfitted > 0, own / unfitted, torch.inf)))
+    fresh = own.maximum(raw.minimum(torch.where(unfitted, own, torch.inf)))
     others = torch.where(met.clone().fill_diagonal_(False), fresh, torch.nan)
     return Noise(own, raw.maximum(own), fresh, own.fmax(others.nanquantile(QUARTER, dim=1, keepdim=True)))
 
