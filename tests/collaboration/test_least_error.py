@@ -139,11 +139,33 @@ def test_identical_clients_count_the_same_however_few_samples_they_have():
         torch.testing.assert_close(weights_after([looked(a, b)] * 3, [size] * 5), torch.full((5, 5), 0.2).double())
 
 
-def test_what_a_model_leaves_unfitted_is_one_less_parameters_by_samples():
+def test_samples_are_wholly_fitted_by_as_many_parameters_and_hardly_by_half_as_many():
     sizes = [1, 20, 40, 2000, torch.inf]
-    assert setting_of(sizes, parameters=20).unfitted.tolist() == [0, 0, 0.5, 0.99, 1]
+    assert setting_of(sizes, parameters=20).unfitted.tolist() == [0, 0, 1 - 0.5**4, 1 - 0.01**4, 1]
     assert setting_of(sizes, batch=8).batch[0].tolist() == [1, 8, 8, 8, 8]
     assert setting_of(sizes).rarity[0].tolist() == [1, 1 / 20, 1 / 40, 1 / 2000, 0]
+
+
+def test_samples_of_one_population_differ_by_what_is_said_to_be_chance():
+    random = torch.Generator().manual_seed(5)
+    n, size, parameters = 20, 40, 14
+    x = torch.randn(n, size, parameters, generator=random, dtype=torch.float64)
+    y = (torch.rand(n, size, generator=random) < torch.sigmoid(x.sum(2) / 2)).double()
+    model = torch.zeros(parameters, dtype=torch.float64)
+    for _ in range(20):  # trained on everybody's samples, as with partners
+        model -= 0.5 * ((torch.sigmoid(x @ model) - y)[..., None] * x).mean((0, 1))
+    each_sample = (torch.sigmoid(x @ model) - y)[..., None] * x
+    setting, looks = setting_of([size] * n, parameters), []
+    for _ in range(40):
+        shown = each_sample[:, torch.randperm(size, generator=random)[:16]]
+        looks.append(looked(*(shown[:, half].mean(1).expand(n, n, -1) for half in (slice(8), slice(8, 16)))))
+    memory = remembered(looks, setting)
+    of_looks = memory["seen"] * memory["spread"] / memory["weight"].square()
+    said = rule.differences(memory, setting, rule.noises(memory, setting).fresh).chance - of_looks
+    mean = each_sample.mean(1)
+    found = (mean[:, None] - mean).square().sum(2) / memory["size"].exp()[:, None]
+    others = ~torch.eye(n, dtype=torch.bool)
+    assert 0.8 < said[others].mean() / found[others].mean() < 1.2
 
 
 def test_chance_is_taken_off_the_difference_by_and_by():

@@ -110,7 +110,8 @@ class AllForOne(Weighted):
         setting = rule.Setting.of(fleet.roster, fleet.batch_size, _parameters(state, fleet), fleet.roster.numbers, ids)
         # a stream shows the batches that it trains on: only the rounds before may weigh them
         finite = setting.own(setting.rarity) > 0
-        told, seen = decide(seen, look, setting, self._curvature(seen, state, fleet), finite, self.correct)
+        kappa = rule.or_first(self._curvature(seen, state, fleet), look, setting, state.optimizer.step_size or 1.0)
+        told, seen = decide(seen, look, setting, kappa, finite, self.correct)
         return self._info(told, round), {"seen": seen, "told": told._asdict()}
 
     def _one_exchange(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
@@ -128,7 +129,8 @@ class AllForOne(Weighted):
             ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
             look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
             known = {name: table[rows] for name, table in before.items()}
-            decision, after = decide(known, look, setting, kappa[rows], setting.own(setting.rarity) > 0)
+            care = rule.or_first(kappa[rows], look, setting, 1 / (state.optimizer.step_size or 1.0))
+            decision, after = decide(known, look, setting, care, setting.own(setting.rarity) > 0)
             for name, table in after.items():
                 seen[name][rows] = table
             for whole, part in zip(told, decision, strict=True):
@@ -176,7 +178,7 @@ class AllForOne(Weighted):
         return rule.bend(seen, ids, halves, sketch(flat.shape[1], halves.shape[3])(flat.double()), step)
 
     def _curvature(self, seen: dict[str, Tensor], state: State, fleet: Fleet) -> Tensor:
-        """κ for ηβ: known, seen, or 1 where the step does not grow with the gradient, as of Adam."""
+        """κ for ηβ: known, seen, or 1 where the step does not grow with the gradient, as of Adam; NaN: not yet seen."""
         step, ones = state.optimizer.step_size, torch.ones(len(fleet.roster), dtype=torch.float64)
         if step is None:
             return ones

@@ -95,6 +95,7 @@ def partners(weights: Tensor, itself: Tensor, count: int, number: int) -> Tensor
     """
     random = generator("partners", number)
     others = torch.where(itself, 0, weights)
+    crowded = ((others > 0).sum(1) > count)[:, None]
     chance = _chances(others, count)
     order = torch.rand(chance.shape, generator=random, dtype=torch.float64).argsort(1)
     marks = chance.gather(1, order).cumsum(1) + torch.rand(len(chance), 1, generator=random, dtype=torch.float64)
@@ -103,14 +104,12 @@ def partners(weights: Tensor, itself: Tensor, count: int, number: int) -> Tensor
     taken = torch.where(hit & (chance > 0), others / chance.clamp(min=1e-300), 0)
     total, kept = others.sum(1, keepdim=True), taken.sum(1, keepdim=True)
     taken = torch.where(kept > 0, taken * total / kept.clamp(min=1e-300), taken)  # rounding alone
-    return torch.where(itself, weights, taken)
+    return torch.where(crowded & ~itself, taken, weights)
 
 
 def _chances(weights: Tensor, count: int) -> Tensor:
-    """[N, c], min(1, a·w) with sums of `count`, or of all that have a weight."""
+    """[N, c], min(1, a·w) with sums of `count`, where more than that have a weight."""
     sure = torch.zeros_like(weights, dtype=torch.bool)
-    chance = torch.where(weights > 0, 1.0, 0.0).to(weights.dtype)
-    crowded = (weights > 0).sum(1) > count
     for _ in range(count + 1):
         room = (count - sure.sum(1)).clamp(min=0)
         rest = torch.where(sure, 0, weights)
@@ -119,4 +118,4 @@ def _chances(weights: Tensor, count: int) -> Tensor:
         if not over.any():
             break
         sure |= over
-    return torch.where(crowded[:, None], torch.where(sure, 1.0, share), chance)
+    return torch.where(sure, 1.0, share)

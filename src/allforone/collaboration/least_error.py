@@ -30,6 +30,8 @@ CURVATURE_KEPT = 0.9
 TRIANGLE = 0.1
 #: A gradient below this share of one's own squared size would only shorten the step, so it is no partner's.
 IDLE = 0.01
+#: P parameters can be fitted to P samples; those of fewer parameters are far less fitted while it matters: (P/n)⁴.
+FITTING = 4
 #: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
@@ -49,7 +51,7 @@ class Setting(NamedTuple):
     batch: Tensor  #: [R, c], b_k, samples of an update
     rarity: Tensor  #: [R, c], 1/n_k; 0 of a stream
     unfitted: (
-        Tensor  #: [R], 1 − P/n_i: the share of the noise that P parameters leave of n_i samples they are fitted to
+        Tensor  #: [R], 1 − (P/n_i)⁴: the share of the noise that P parameters leave of n_i samples; 0 where P ≥ n_i
     )
 
     @classmethod
@@ -57,7 +59,7 @@ class Setting(NamedTuple):
         """Of the clients `ids` [R, c] that `rows` [R] look at."""
         sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
         theirs = sizes[ids]
-        unfitted = (1 - parameters / sizes[rows]).clamp(min=0)
+        unfitted = 1 - (parameters / sizes[rows]).clamp(max=1) ** FITTING
         return cls(ids == rows[:, None], theirs.clamp(max=batch_size), 1 / theirs, unfitted)
 
     def own(self, table: Tensor) -> Tensor:
@@ -139,9 +141,21 @@ def bend(memory: Memory, ids: Tensor, halves: Tensor, points: Tensor, step: floa
 
 
 def curvature(memory: Memory) -> Tensor:
-    """[N], κ_k for ηβ: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide."""
+    """[N], κ_k for ηβ: η‖δg‖²/⟨δθ, δg⟩; NaN while models coincide."""
     rise, run = memory["rise"], memory["run"]
-    return torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
+    known = (rise > 0) & (run > 0)
+    return torch.where(known, (rise / run.clamp(min=1e-300)).clamp(LEAST_CURVATURE, 1), torch.nan)
+
+
+def or_first(kappa: Tensor, look: Look, setting: Setting, step: float) -> Tensor:
+    """[R], κ_i also where it is not yet seen: η tr Cov(g_i), at most 1, since of a likelihood the noise of a sample is
+    the trace of the curvature; 1 of a stream, whose looks are too small to tell.
+
+    step: η if the look is at gradients, 1/η if it is at ηg.
+    """
+    noise = (step * setting.own(look.noise * look.read)).clamp(LEAST_CURVATURE, 1).nan_to_num(1.0)
+    first = torch.where(setting.own(setting.rarity) > 0, noise, 1.0)
+    return torch.where(kappa.isnan(), first, kappa)
 
 
 class Noise(NamedTuple):
@@ -154,7 +168,7 @@ class Noise(NamedTuple):
 
 
 def noises(memory: Memory, setting: Setting) -> Noise:
-    """Of n_i samples that P parameters are fitted to, 1 − P/n_i of the noise is left, so others must tell it."""
+    """Of n_i samples that as many parameters are fitted to, no noise is left, so others must tell it."""
     met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
     raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
     own = setting.own(raw)[:, None]
