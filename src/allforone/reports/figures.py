@@ -61,28 +61,26 @@ def draw_weights(comparison: Comparison, out: Path) -> list[Path]:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    shown = [run for name in comparison.algorithms for run in comparison.of(name)[:1] if "similarity" in run.weights]
+    shown = [
+        run for name in comparison.algorithms for run in comparison.of(name)[:1] if "similarity" in run.tables.names
+    ]
     if not shown:
         return []
-    clusters = comparison.clusters or [0] * len(shown[0].weights["weights"][0])
+    clusters = comparison.clusters or [0] * len(shown[0].tables[0].present)
     order = sorted(range(len(clusters)), key=lambda i: (clusters[i], i))
     with rc_context({**RC, "axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         figure = Figure(figsize=(6.6, 2.2 * len(shown) + 0.5), layout="constrained")
         axes = figure.subplots(len(shown), 3, squeeze=False)
         for line, run in zip(axes, shown, strict=True):
-            rounds, weights = run.weights["rounds"], run.weights["weights"]
-            picked = [min(1, len(rounds) - 1), len(rounds) // 2, len(rounds) - 1]  # nothing is known in the very first
-            for axis, at in zip(line, picked, strict=True):
+            last, top = len(run.tables) - 1, max(float(shot.values["weights"].max()) for shot in run.tables)
+            for axis, at in zip(line, (min(1, last), (last + 1) // 2, last), strict=True):  # the first knows nothing
+                shot = run.tables[at]
                 image = axis.imshow(
-                    weights[at][order][:, order].sqrt().numpy(),
-                    cmap="cividis",
-                    vmin=0,
-                    vmax=float(weights.max().sqrt()),
+                    shot.dense()[order][:, order].sqrt().numpy(), cmap="cividis", vmin=0, vmax=math.sqrt(top)
                 )
-                axis.set(title=f"round {int(rounds[at])}", xticks=[], yticks=[])
+                axis.set(title=f"round {shot.number}", xticks=[], yticks=[])
             line[0].set_ylabel(style.label(run.algorithm))
             bar = figure.colorbar(image, ax=line, shrink=0.85)
-            top = float(weights.max())
             marks = [share * top for share in (0, 0.05, 0.25, 1)]
             bar.set_ticks([mark**0.5 for mark in marks], labels=[f"{mark:.2g}" for mark in marks])
             bar.set_label("weight")

@@ -9,7 +9,6 @@ import polars
 
 from ..algorithms import AllForOne, FedAvg, Local
 from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
-from ..runs.history import TABLES
 from ..runs.quantities import LEAST_EXCESS, Quantity
 from . import style
 from .comparison_table import cells
@@ -149,7 +148,7 @@ def _std(values: Array) -> Array:
 
 def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """Who listened to whom, and why, of every run, in as many rounds as the page can bear."""
-    shown = {name: [run for run in comparison.of(name) if run.weights] for name in comparison.algorithms}
+    shown = {name: [run for run in comparison.of(name) if run.tables] for name in comparison.algorithms}
     most = _bearable(shown)
     if most < LEAST_FRAMES:  # so many clients that only one seed of each can be shown
         shown = {name: runs[:1] for name, runs in shown.items()}
@@ -159,35 +158,37 @@ def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
 
 def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
     size = sum(
-        run.weights[name][0].numel() * (4 if name in FINE else 2)
+        len(run.tables[0].present) ** 2 * (4 if name in FINE else 2)
         for runs in shown.values()
         for run in runs
         if not _constant(run)
-        for name in TABLES
-        if name in run.weights
+        for name in run.tables.names
     )
     return MOST_BYTES // max(1, size)
 
 
 def _constant(run: FinishedRun) -> bool:
-    return "similarity" not in run.weights and bool((run.weights["weights"] == run.weights["weights"][:1]).all())
+    return "similarity" not in run.tables.names and run.tables.constant
 
 
 def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
-    rounds = run.weights["rounds"]
-    last = len(rounds) - 1
+    last = len(run.tables) - 1
     picked = [last] if _constant(run) else sorted({round(j * last / max(1, most - 1)) for j in range(most)})
-    tables = {name: run.weights[name][picked].double().numpy() for name in TABLES if name in run.weights}
-    present = run.weights.get("present")
+    shots = [run.tables[at] for at in picked]
     return {
         "seed": run.seed,
         "truth": _truth(run),
-        "rounds": rounds[picked].tolist(),
+        "rounds": [shot.number for shot in shots],
         "liars": list(run.liars),
         "guard": _guard(run),
         "constant": len(picked) == 1 and last > 0,
-        "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
-        **{name: packed(table, coarse=name not in FINE) for name, table in tables.items()},
+        "absent": [
+            [at, client] for at, shot in enumerate(shots) for client in (~shot.present).nonzero().flatten().tolist()
+        ],
+        **{
+            name: packed(np.stack([shot.dense(name).double().numpy() for shot in shots]), coarse=name not in FINE)
+            for name in run.tables.names
+        },
     }
 
 
@@ -209,15 +210,17 @@ def _truth(run: FinishedRun) -> list[int] | None:
 
 def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
     """The weight that each client gave to others' gradients, and others to its: mean over rounds and seeds."""
-    tables = [run.weights["weights"].double().mean(0) for run in comparison.of(name) if run.weights]
-    if not tables:
+    runs = [run for run in comparison.of(name) if run.tables]
+    if not runs:
         return {"received": [], "given": []}
-    mean = sum(tables[1:], tables[0]) / len(tables)
-    others = mean - mean.diagonal().diag()
-    return {
-        "received": [round(v, 4) for v in others.sum(1).tolist()],
-        "given": [round(v, 4) for v in others.sum(0).tolist()],
-    }
+    sums = np.zeros((2, len(runs[0].tables[0].present)))
+    for run in runs:
+        for shot in run.tables:
+            pair = np.stack(np.divmod(shot.pairs.numpy(), sums.shape[1]))
+            weights = np.where(pair[0] == pair[1], 0, shot.values["weights"].double().numpy()) / len(run.tables)
+            sums += [np.bincount(side, weights, sums.shape[1]) for side in pair]
+    received, given = (sums / len(runs)).round(4).tolist()
+    return {"received": received, "given": given}
 
 
 def packed(values: Array, coarse: bool = False) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..errors import InputError
 from ..runs import Folder, last_round, read_comparison, read_run
+from ..runs.folder import WEIGHTS
 from .page import page, page_json
 
 SECONDS = 2  # between two questions of the page
@@ -45,11 +46,7 @@ class Watched:
         return [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
 
     def _state(self) -> str:
-        files = [
-            run.path / name
-            for run in self._runs()
-            for name in ("metrics.csv", "weights.safetensors", "models.safetensors")
-        ]
+        files = [run.path / name for run in self._runs() for name in ("metrics.csv", WEIGHTS, "models.safetensors")]
         files.append(self.path / "summary.json")
         seen = [file.stat() for file in files if file.exists()]
         return f"{len(seen)}-{sum(stat.st_size for stat in seen)}-{max((stat.st_mtime_ns for stat in seen), default=0)}"
