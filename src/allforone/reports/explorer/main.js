@@ -4,7 +4,7 @@ function chooseDefaults() {
   const names = data.algorithms.map(a => a.name),
     shown = names.filter(name => framesOf(name).length);
   if (!names.includes(chosen.algorithm) || (shown.length && !shown.includes(chosen.algorithm)))
-    chosen.algorithm = shown.find(name => framesOf(name)[0].similarity) || shown[0] || names[0];
+    chosen.algorithm = shown.find(name => framesOf(name)[0].similarity || framesOf(name)[0].bias) || shown[0] || names[0];
   if (!quantity()) chosen.quantity = data.quantities[0].name;
   chosen.scale ||= quantity().powers ? "log" : "linear";
   chooseSeed();
@@ -96,6 +96,8 @@ $("seed").onchange = event => {
 };
 $("order").onchange = event => {
   chosen.order = event.target.value;
+  chosen.cluster = null;
+  showRamp();
   showFrame();
   showStrip();
 };
@@ -105,6 +107,7 @@ $("slider").oninput = event => {
 };
 $("play").onclick = player.toggle;
 $("client-choice").onchange = event => choose(+event.target.value, null);
+$("client-search").onchange = search;
 $("partner-choice").onchange = event => choose(chosen.client, +event.target.value);
 
 let width = innerWidth,
