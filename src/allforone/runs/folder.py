@@ -120,7 +120,7 @@ class Folder:
         """Forget rounds of which there is no checkpoint."""
         for name in ("metrics.csv", WEIGHTS):
             (self.path / name).unlink(missing_ok=True)
-        return History(tables=self.tables())
+        return Written(self)
 
     def save_models(self, models: Models) -> None:
         checkpoint.write_tensors(self.path / "models.safetensors", models)
@@ -155,19 +155,32 @@ class Folder:
 
     def cut(self, rounds: int) -> History:
         """The first `rounds` rounds as they were; what was written after them is cut off the files."""
-        tables = self.tables()
-        tables.cut(rounds)
+        self.tables().cut(rounds)
         metrics = self.metrics().filter(polars.col("round") <= rounds)
         temporary = self.path / "metrics.csv.unfinished"
         metrics.write_csv(temporary)
         os.replace(temporary, self.path / "metrics.csv")
-        return History(metrics, tables)
+        return Written(self)
 
     def _write(self, name: str, text: str) -> None:
         """All or nothing: a reader never sees half a file."""
         unfinished = self.path / f"{name}.unfinished"
         unfinished.write_text(text)
         os.replace(unfinished, self.path / name)
+
+
+class Written(History):
+    """That of a run with a folder: what is on disk is not held in memory as well."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self.tables = folder, folder.tables()
+
+    def add(self, record: Record) -> None:
+        self.folder.append(record)
+
+    @property
+    def metrics(self) -> polars.DataFrame:
+        return self.folder.metrics()
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:

@@ -72,9 +72,11 @@ def finite(values: Tensor) -> list[float | None]:
 
 
 class History:
-    def __init__(self, metrics: polars.DataFrame | None = None, tables: Tables | None = None) -> None:
-        self._frames = [] if metrics is None else [metrics]
-        self.tables = InMemory() if tables is None else tables
+    """That of a run without a folder, in memory."""
+
+    def __init__(self) -> None:
+        self.tables: Tables = InMemory()
+        self._frames: list[polars.DataFrame] = []
 
     def add_info(self, number: int, info: Info, present: Tensor) -> None:
         self.tables.append(Snapshot.of(number, info, present))

@@ -84,7 +84,7 @@ class TablesFile(Tables):
         if self._frames:
             start, same = self._frames[-1][0].end, snapshot.tells_the_same(self[-1])
         frame = _frame(snapshot, start, same)
-        with self.path.open("ab", buffering=0) as file:  # one write: a kill leaves its beginning, not a mixture
+        with self.path.open("ab") as file:  # in order: a kill leaves its beginning
             file.write((b"" if self._frames else TITLE) + _written(frame, snapshot))
         self._add(frame)
         if not same:

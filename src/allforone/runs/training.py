@@ -129,8 +129,6 @@ class Journal:
 
     def add(self, record: Record) -> None:
         self.history.add(record)
-        if self.folder:
-            self.folder.append(record)
         if self.on_round:
             self.on_round(record)
 
