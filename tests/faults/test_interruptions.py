@@ -83,7 +83,7 @@ def test_a_resumed_run_goes_on_with_whatever_stood_in_its_way(tmp_path, more):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unwritten", [0, 7, 1000], ids="{} bytes unwritten".format)
+@pytest.mark.parametrize("unwritten", [0, 7], ids="{} bytes unwritten".format)
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch, unwritten):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     execute(prepare(parse(CONFIG)), tmp_path / "whole")
@@ -103,9 +103,7 @@ execute(prepare(parse({CONFIG!r})), {str(out)!r}, on_round=on_round)
     assert checkpoint.load(Folder.open(out).checkpoint, prepare(parse(CONFIG)).optimizer).round == 3
     assert Folder.open(out).tables().rounds == [1, 2, 3, 4]
     if unwritten:  # as if it had been killed while it wrote the weights of round 4
-        half = Folder.open(out).tables()[-1]
-        size = (out / WEIGHTS).stat().st_size
-        os.truncate(out / WEIGHTS, size - min(unwritten, 4 * len(half.pairs)))
+        os.truncate(out / WEIGHTS, (out / WEIGHTS).stat().st_size - unwritten)
         assert Folder.open(out).tables().rounds == [1, 2, 3]
     resume(out)
     assert_same_run(out, tmp_path / "whole")

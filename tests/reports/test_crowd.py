@@ -155,12 +155,19 @@ def run_truth(run):
 @pytest.mark.slow
 def test_the_page_of_two_thousand_clients_stays_below_fifteen_megabytes_and_opens(open_page, invented_run, tmp_path):
     run = crowd(invented_run, 2000, rounds=20, partners=63)
-    alone = run._replace(algorithm="local", config={**run.config, "algorithm": {"name": "local"}})
+    local, here = InMemory(), torch.ones(2000, dtype=torch.bool)
+    local.append(Snapshot.of(1, Info(torch.eye(2000, dtype=torch.float64)), here))
+    config = {**run.config, "algorithm": {"name": "local"}}
+    alone = run._replace(algorithm="local", config=config, tables=local)
     path = write_report(Comparison("p", [run, alone], run_truth(run)), tmp_path / "report.html")
     assert path.stat().st_size < 15e6
     page = open_page(path.as_uri())
     page.evaluate("choose(1999, null)")
     assert page.locator("#client-title").inner_text() == "Client 1999"
+    assert page.evaluate("partnersEver(current(), 1999).includes(chosen.partner)")
+    page.evaluate("showMembers(current(), 5)")
+    page.select_option("#algorithm", "local")
+    assert page.locator("#members-title").inner_text() == "The smaller clusters: 2\u202f000 clients"
     assert page.troubles == []
 
 

@@ -5,7 +5,7 @@ function closestTo(i) {
   const frames = current(),
     n = clientCount();
   if (!frames) return i ? 0 : 1;
-  if (isCrowd(frames)) return partnersAt(frames, frames.rounds.length - 1, i)[0] ?? (i ? 0 : 1);
+  if (isCrowd(frames)) return usedMost(frames, i)[1] ?? (i ? 0 : 1);
   const weights = meanWeights(frames, 0, frames.rounds.length - 1);
   const others = Array.from({length: n}, (_, k) => k).filter(k => k !== i);
   return others.reduce((best, k) => (weights[i * n + k] > weights[i * n + best] ? k : best), others[0] ?? i);

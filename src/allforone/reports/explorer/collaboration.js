@@ -260,7 +260,8 @@ function choose(client, partner) {
   chosen.client = client;
   chosen.cluster = null;
   if (partner !== null) chosen.partner = partner;
-  if (chosen.partner === client) chosen.partner = closestTo(client);
+  const strange = partner === null && isCrowd(current()) && !partnersEver(current(), client).includes(chosen.partner);
+  if (chosen.partner === client || strange) chosen.partner = closestTo(client);
   fillControls();
   showFrame();
   showClient();

@@ -23,20 +23,25 @@ function partnersAt(frames, at, i) {
   return known(slice(frames.partners, at).subarray(i * slots, (i + 1) * slots)).filter(k => k !== i);
 }
 
-// Whom client i's strip shows, in the order of the heat map: all or, in a crowd, itself and whom it used most over all frames.
-function partnersEver(frames, i) {
-  const {order} = arrangement(frames);
-  if (!isCrowd(frames)) return order;
+// Itself, and whom client i of a crowd used most over all frames, by falling weight.
+function usedMost(frames, i) {
   const sums = new Map([[i, Infinity]]);
   frames.rounds.forEach((_, at) => {
     for (const k of partnersAt(frames, at, i)) sums.set(k, (sums.get(k) || 0) + pairAt(frames, "weights", at, i, k));
   });
-  const most = new Set([...sums].sort((a, b) => b[1] - a[1]).slice(0, MOST_ROWS).map(([k]) => k));
+  return [...sums].sort((a, b) => b[1] - a[1]).map(([k]) => k);
+}
+
+// Whom client i's strip shows, in the order of the heat map: all or, in a crowd, whom it used most.
+function partnersEver(frames, i) {
+  const {order} = arrangement(frames);
+  if (!isCrowd(frames)) return order;
+  const most = new Set(usedMost(frames, i).slice(0, MOST_ROWS));
   return order.filter(k => most.has(k));
 }
 
 const blocksOf = frames => frames.blocks[chosen.order] || frames.blocks.found;
-const blockName = (blocks, b) => (blocks.rest && b === blocks.sizes.length - 1 ? "the rest" : `cluster ${b}`);
+const blockName = (blocks, b) => (blocks.rest && b === blocks.sizes.length - 1 ? "the smaller clusters" : `cluster ${b}`);
 const blockLabel = (blocks, b) => (blocks.rest && b === blocks.sizes.length - 1 ? "…" : String(b));
 const blockSize = (blocks, b) => `${grouped(blocks.sizes[b])} ${blocks.sizes[b] === 1 ? "client" : "clients"}`;
 
@@ -83,7 +88,7 @@ function showBlocks(frames, at) {
     tell: b => sentence(`${blockName(blocks, b)}: ${blockSize(blocks, b)}`),
   });
   if (frames.truth) showFoundAndTrue(frames);
-  showMembers(frames, chosen.cluster ?? here);
+  showMembers(frames, blocks.sizes[chosen.cluster] ? chosen.cluster : here);
 }
 
 // Of each found cluster, how much of it is in each true one.

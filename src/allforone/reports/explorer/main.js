@@ -76,6 +76,7 @@ for (const radio of document.getElementsByName("scale"))
   };
 $("algorithm").onchange = event => {
   player.stop();
+  chosen.cluster = null;
   chosen.algorithm = event.target.value;
   chooseSeed();
   chosen.frame = current().rounds.length - 1;
@@ -88,6 +89,7 @@ $("algorithm").onchange = event => {
 };
 $("seed").onchange = event => {
   player.stop();
+  chosen.cluster = null;
   chosen.seed = +event.target.value;
   fillControls();
   showCards();

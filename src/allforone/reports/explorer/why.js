@@ -168,6 +168,7 @@ function whyBySimilarity(frames, at, i, k) {
 function usedWhen(frames, i, k) {
   if (frames.constant) return "";
   const used = frames.rounds.filter((_, at) => isUsed(frames, at, i, k));
+  if (!used.length && isCrowd(frames)) return "";
   if (!used.length) return ` Over the whole run, ${clientName(i)} never used it.`;
   const share = used.length / frames.rounds.length;
   return share === 1
