@@ -30,8 +30,8 @@ class Trained(Result):
         size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
         clients = [member._asdict() for member in self.roster]
         sizes = [member.size for member in self.roster]
-        config, tensors = self.config.plain(), self.history.tensors()
-        run = FinishedRun("run", self.config.seed, carried(self.metrics), tensors, config, sizes, clients, size)
+        config = self.config.plain()
+        run = FinishedRun("run", self.config.seed, carried(self.metrics), self.tables, config, sizes, clients, size)
         return write_report(Comparison(self.problem.name, [run], self.roster.clusters), Path(path))
 
     def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:

@@ -104,6 +104,6 @@ def test_collaboration_starts_wide_and_narrows(tmp_path):
         )
     )
     execute(run, tmp_path / "run")
-    listened = (Folder(tmp_path / "run").weights()["weights"] > 0).sum(2).double().mean(1)
+    listened = (Folder(tmp_path / "run").tables().dense() > 0).sum(2).double().mean(1)
     assert listened[:5].mean() > 19
     assert listened[-20:].mean() < 5

@@ -13,6 +13,8 @@ from allforone.reports import write_report
 from allforone.runs import FinishedRun, compare, plan, read_comparison
 from allforone.runs.history import schema
 
+from ..recorded import recorded
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-sync"]
 ALGORITHMS = ["all-for-one", "all-for-one-binary", "oracle", "local", "fedavg"]
@@ -68,9 +70,10 @@ def report(comparison):
 
 @pytest.fixture(scope="session")
 def invented_run():
-    """A run of any size, made of random numbers, which `columns` may replace: name → one value for each client."""
+    """A run of any size, made of random numbers, which `columns` may replace (name → one value for each client), and
+    of tables, which `change` may write into."""
 
-    def make(algorithm, seed=1, *, clients=4, rounds=3, tables=(), metrics=None, columns=None, **options):
+    def make(algorithm, seed=1, *, clients=4, rounds=3, tables=(), metrics=None, columns=None, change=None, **options):
         random = torch.Generator().manual_seed(seed)
         readings = {"accuracy": {"percent": True}} if metrics is None else metrics
         known = {"weight_sum": 1, "collaborators": 1, "step_scale": 1, "present": 1, "refused": 0, "messages": 0}
@@ -84,8 +87,12 @@ def invented_run():
             frames.append(polars.DataFrame({name: drawn.get(name, [None] * clients) for name in names}, schema(names)))
         numbers = {name: torch.rand(rounds, clients, clients, generator=random) for name in ("weights", *tables)}
         numbers |= {"rounds": torch.arange(1, rounds + 1), "present": torch.ones(rounds, clients, dtype=torch.bool)}
+        if change:
+            change(numbers)
         told = [{"name": None, "size": 10, "cluster": c % 2} for c in range(clients)]
         config = {"algorithm": {"name": algorithm, **options}, "rounds": rounds, "seed": seed, "metrics": readings}
-        return FinishedRun(algorithm, seed, polars.concat(frames), numbers, config, [10] * clients, told, 1000)
+        return FinishedRun(
+            algorithm, seed, polars.concat(frames), recorded(numbers), config, [10] * clients, told, 1000
+        )
 
     return make

@@ -30,7 +30,7 @@ def test_messages_of_two_rounds_of_two_updates(tmp_path, algorithm, of_a_round):
     base = {"problem": {"name": "digits", "clients": CLIENTS}, "rounds": ROUNDS, "inner": INNER}
     execute(prepare(parse({**base, "algorithm": algorithm})), tmp_path / "run")
     run = read_run(tmp_path / "run")
-    others = run.weights["weights"] * (1 - torch.eye(CLIENTS))
+    others = run.tables.dense() * (1 - torch.eye(CLIENTS))
     pairs = (others != 0).sum((1, 2)).tolist()
     expected = sum(of_a_round(count, number) for number, count in enumerate(pairs, 1))
     found = cost([run, run])

@@ -74,7 +74,7 @@ def test_the_browser_itself_forbids_the_page_any_connection(open_page, report):
 
 def test_the_slider_moves_the_heat_map_through_the_rounds(open_page, report, comparison):
     page = open_page(report.as_uri())
-    recorded = Folder.open(comparison / "runs" / "all-for-one" / "1").weights()["weights"]
+    recorded = Folder.open(comparison / "runs" / "all-for-one" / "1").tables().dense()
     for at in range(5):
         page.locator("#slider").fill(str(at))
         page.evaluate("chosen.client = -1; showFrame(); chosen.client = 0")  # without the frame around a row

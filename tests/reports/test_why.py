@@ -15,12 +15,14 @@ pytestmark = pytest.mark.slow
 
 
 def test_why_a_partner_is_not_used_is_told_from_what_was_recorded(open_page, invented_run, tmp_path):
-    run = invented_run("all-for-one-binary", 1, tables=("similarity",), threshold=0.3)
-    for name in ("weights", "similarity"):
-        run.weights[name][:, 0, 1:] = 0
-    run.weights["similarity"][:, 0, 2] = 0.2
-    run.weights["weights"][1, :, 3] = 0
-    run.weights["present"][1, 3] = False
+    def change(tables):
+        for name in ("weights", "similarity"):
+            tables[name][:, 0, 1:] = 0
+        tables["similarity"][:, 0, 2] = 0.2
+        tables["weights"][1, :, 3] = 0
+        tables["present"][1, 3] = False
+
+    run = invented_run("all-for-one-binary", 1, tables=("similarity",), threshold=0.3, change=change)
     page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
 
     def reason(at, i, k):
@@ -34,15 +36,17 @@ def test_why_a_partner_is_not_used_is_told_from_what_was_recorded(open_page, inv
 
 
 def test_a_criterion_without_a_known_threshold_is_not_called_similarity_zero(open_page, invented_run, tmp_path):
-    run = invented_run("all-for-one", 1, tables=("similarity",))
-    run.weights["weights"][:, 0, 1], run.weights["similarity"][:, 0, 1] = 0, 0.2
+    def change(tables):
+        tables["weights"][:, 0, 1], tables["similarity"][:, 0, 1] = 0, 0.2
+
+    run = invented_run("all-for-one", 1, tables=("similarity",), change=change)
     page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
     assert "similarity 0.2" in page.evaluate("why(current(), 1, 0, 1)[1]")
 
 
 def test_why_a_partner_is_used_has_the_numbers_of_bias_and_noise(open_page, tmp_path):
     result = afo.train(afo.digits(clients=4), rounds=3, seed=1)
-    tables = {name: table.double() for name, table in result.history.tensors().items()}
+    tables = {name: table.double() for name, table in result.tables.tensors().items()}
     page = open_page(result.report(tmp_path / "report.html").as_uri())
     for at, i, k in [(at, i, k) for at in range(3) for i in range(4) for k in range(4) if i != k]:
         weight, bias, noise = (tables[name][at, i] for name in ("weights", "bias", "noise"))
@@ -67,18 +71,20 @@ def test_why_a_partner_is_used_has_the_numbers_of_bias_and_noise(open_page, tmp_
 
 
 def test_every_verdict_of_the_least_error_is_told(open_page, invented_run, tmp_path):
-    run = invented_run("all-for-one", 1, clients=9, tables=("similarity", "bias", "noise", "trust"))
-    for name, value in (("bias", 5.0), ("noise", 0.4), ("trust", 1.0), ("weights", 0.0)):
-        run.weights[name][:] = value
-    first, second, third = ({name: run.weights[name][at] for name in run.weights} for at in range(3))
-    first["weights"][:] = torch.eye(9)
-    first["bias"][~torch.eye(9, dtype=torch.bool)] = torch.nan  # a stream's first round
-    second["weights"][0] = torch.tensor([0.4, 0.3, 0.2, 0.08, 0.0, 0.0, 0.0, 0.02, 0.0])
-    second["bias"][0] = torch.tensor([0.0, 0.0, 0.1, 1.0, 1.5, 50.0, torch.nan, 0.5, 0.0])
-    second["noise"][0, 8] = 40
-    second["trust"][0, 3], second["trust"][0, 7] = 0.5, 0.1
-    third["weights"][0, 0] = 1
-    third["trust"][0, 2] = 0
+    def change(tables):
+        for name, value in (("bias", 5.0), ("noise", 0.4), ("trust", 1.0), ("weights", 0.0)):
+            tables[name][:] = value
+        first, second, third = ({name: tables[name][at] for name in tables} for at in range(3))
+        first["weights"][:] = torch.eye(9)
+        first["bias"][~torch.eye(9, dtype=torch.bool)] = torch.nan  # a stream's first round
+        second["weights"][0] = torch.tensor([0.4, 0.3, 0.2, 0.08, 0.0, 0.0, 0.0, 0.02, 0.0])
+        second["bias"][0] = torch.tensor([0.0, 0.0, 0.1, 1.0, 1.5, 50.0, torch.nan, 0.5, 0.0])
+        second["noise"][0, 8] = 40
+        second["trust"][0, 3], second["trust"][0, 7] = 0.5, 0.1
+        third["weights"][0, 0] = 1
+        third["trust"][0, 2] = 0
+
+    run = invented_run("all-for-one", 1, clients=9, tables=("similarity", "bias", "noise", "trust"), change=change)
     page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
 
     def verdicts(at):
@@ -122,8 +128,8 @@ def test_bias_and_noise_beyond_all_bounds_leave_the_page_finite(open_page, inven
         bias = torch.where(eye > 0, 0, table)
         info = afo.algorithms.Info(eye, 1 - bias.clamp(max=1), bias=bias, noise=table, trust=torch.ones_like(eye))
         history.add_info(number, info, present)
-    run = invented_run("all-for-one")._replace(weights=history.tensors())
-    assert run.weights["bias"].isfinite().all() and run.weights["noise"].isfinite().all()
+    run = invented_run("all-for-one")._replace(tables=history.tables)
+    assert history.tables.dense("bias").isfinite().all() and history.tables.dense("noise").isfinite().all()
     page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
     told = page.locator("#why-text").inner_text() + page.locator("#partners").inner_text()
     assert "NaN" not in told and "Infinity" not in told and "–" not in told

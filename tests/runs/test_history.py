@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
 
 from allforone.algorithms import Info
 from allforone.errors import InputError
 from allforone.runs import Folder, execute, parse, prepare, read_comparison, resume
+from allforone.runs.folder import WEIGHTS
 from allforone.runs.history import History
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
@@ -14,7 +14,7 @@ QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
 
 def test_bias_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     execute(prepare(parse({**QUICK, "participation": 0.6})), tmp_path / "run")
-    tables = Folder.open(tmp_path / "run").weights()
+    tables = Folder.open(tmp_path / "run").tables().tensors()
     assert {name: table.shape for name, table in tables.items()} == {
         "rounds": (4,),
         "present": (4, 4),
@@ -32,8 +32,8 @@ def test_bias_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_folder_that_lacks_tables_is_reported_and_resumed(tmp_path, cli):
-    """What it does not know is NaN."""
+def test_a_run_whose_weights_were_removed_is_resumed_and_reported(tmp_path, cli):
+    """What it does not know is not there."""
     path = tmp_path / "run"
 
     def stop(record):
@@ -42,17 +42,19 @@ def test_a_folder_that_lacks_tables_is_reported_and_resumed(tmp_path, cli):
 
     with pytest.raises(KeyboardInterrupt):
         execute(prepare(parse(QUICK)), path, on_round=stop)
-    tables = load_file(path / "weights.safetensors")
-    kept = ("rounds", "present", "weights", "similarity")
-    save_file({name: tables[name] for name in kept}, path / "weights.safetensors")
+    assert Folder.open(path).tables().rounds == [1, 2, 3]
+    (path / WEIGHTS).unlink()
     assert cli("report", path)[0] == 0
     resume(path)
-    tables = Folder.open(path).weights()
-    assert tables["rounds"].tolist() == [1, 2, 3, 4]
-    known = tables["noise"].isfinite().all((1, 2)).tolist()
-    assert known == sorted(known) and known[-1] and not known[0]
-    assert tables["weights"].isfinite().all()
+    assert Folder.open(path).tables().rounds == [3, 4]  # of the third the checkpoint does not know
     assert cli("report", path)[0] == 0
+
+
+def test_weights_of_an_older_version_are_refused_in_one_line(tmp_path):
+    execute(prepare(parse(QUICK)), tmp_path / "run")
+    (tmp_path / "run" / "weights.safetensors").touch()
+    with pytest.raises(InputError, match="an older version, which is no longer read; make the run anew"):
+        read_comparison(tmp_path / "run")
 
 
 def test_a_round_that_tells_less_than_others_has_nan_in_its_place():
@@ -60,7 +62,7 @@ def test_a_round_that_tells_less_than_others_has_nan_in_its_place():
     one = torch.eye(2).double()
     for number, similarity in enumerate((None, one, None), 1):
         history.add_info(number, Info(one, similarity), here)
-    table = history.tensors()["similarity"]
+    table = history.tables.dense("similarity")
     assert table.isnan().all((1, 2)).tolist() == [True, False, True]
 
 

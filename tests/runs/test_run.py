@@ -73,8 +73,8 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
     assert last["samples"].to_list() == [3 * (20 + 2 * 16)] * 4
     assert last["weight_sum"].to_list() == pytest.approx([1.0] * 4)
     assert last.select("loss", "accuracy", "collaborators", "seconds").null_count().sum_horizontal().item() == 0
-    weights = load_file(out / "weights.safetensors")
-    assert weights["weights"].shape == weights["similarity"].shape == (3, 4, 4)
+    tables = Folder.open(out).tables()
+    assert tables.dense("weights").shape == tables.dense("similarity").shape == (3, 4, 4)
     models = load_file(out / "models.safetensors")
     assert models["0.weight"].shape == (4, 32, 64)
 
@@ -128,7 +128,7 @@ def test_rounds_between_evaluations_are_not_judged_but_their_weights_are_kept(tm
     execute(prepare(parse({**QUICK, "rounds": 5, "evaluate_every": 2})), tmp_path / "run")
     folder = Folder.open(tmp_path / "run")
     assert folder.metrics()["round"].unique().sort().to_list() == [0, 2, 4, 5]
-    assert folder.weights()["rounds"].tolist() == [1, 2, 3, 4, 5]
+    assert folder.tables().rounds == [1, 2, 3, 4, 5]
 
 
 OWN = """

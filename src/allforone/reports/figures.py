@@ -1,12 +1,17 @@
 """Publication figures, as PNG and PDF, in one style."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..runs import Comparison
+import numpy as np
+
+from ..runs import Comparison, FinishedRun
+from ..runs.tables import CROWD, Snapshot
 from . import style
-from .curves import curve
+from .clusters import Blocks, find_clusters, mean_weights
+from .curves import Array, curve
 
 RC: dict[Any, Any] = {
     "font.size": 9,
@@ -57,36 +62,53 @@ def draw_curves(comparison: Comparison, out: Path) -> list[Path]:
 
 
 def draw_weights(comparison: Comparison, out: Path) -> list[Path]:
-    """Who listened to whom in the first rounds, half-way and at the end, clients by true cluster; of the first seed."""
+    """Who listened to whom in the first rounds, half-way and at the end, clients by true cluster; of the first seed.
+
+    Of a crowd, cells are not pairs of clients but of clusters, found ones where the true ones are not known.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    shown = [run for name in comparison.algorithms for run in comparison.of(name)[:1] if "similarity" in run.weights]
+    shown = [
+        run for name in comparison.algorithms for run in comparison.of(name)[:1] if "similarity" in run.tables.names
+    ]
     if not shown:
         return []
-    clusters = comparison.clusters or [0] * len(shown[0].weights["weights"][0])
-    order = sorted(range(len(clusters)), key=lambda i: (clusters[i], i))
     with rc_context({**RC, "axes.grid": False, "axes.spines.top": True, "axes.spines.right": True}):
         figure = Figure(figsize=(6.6, 2.2 * len(shown) + 0.5), layout="constrained")
         axes = figure.subplots(len(shown), 3, squeeze=False)
         for line, run in zip(axes, shown, strict=True):
-            rounds, weights = run.weights["rounds"], run.weights["weights"]
-            picked = [min(1, len(rounds) - 1), len(rounds) // 2, len(rounds) - 1]  # nothing is known in the very first
-            for axis, at in zip(line, picked, strict=True):
-                image = axis.imshow(
-                    weights[at][order][:, order].sqrt().numpy(),
-                    cmap="cividis",
-                    vmin=0,
-                    vmax=float(weights.max().sqrt()),
-                )
-                axis.set(title=f"round {int(rounds[at])}", xticks=[], yticks=[])
+            last = len(run.tables) - 1
+            shots = [
+                run.tables[at] for at in (min(1, last), (last + 1) // 2, last)
+            ]  # nothing is known in the very first
+            crowd = len(shots[0].present) > CROWD
+            grids = (_between_clusters if crowd else _between_clients)(shots, comparison.clusters)
+            top = max(float(values.max()) for values in (grids if crowd else _weights(run)))
+            for axis, shot, grid in zip(line, shots, grids, strict=True):
+                image = axis.imshow(np.sqrt(grid), cmap="cividis", vmin=0, vmax=math.sqrt(top))
+                axis.set(title=f"round {shot.number}", xticks=[], yticks=[])
             line[0].set_ylabel(style.label(run.algorithm))
             bar = figure.colorbar(image, ax=line, shrink=0.85)
-            top = float(weights.max())
             marks = [share * top for share in (0, 0.05, 0.25, 1)]
             bar.set_ticks([mark**0.5 for mark in marks], labels=[f"{mark:.2g}" for mark in marks])
-            bar.set_label("weight")
+            bar.set_label("weight given to a cluster" if crowd else "weight")
         return _save(figure, out / "weights")
+
+
+def _weights(run: FinishedRun) -> Iterator[Array]:
+    return (shot.values["weights"].numpy() for shot in run.tables)
+
+
+def _between_clients(shots: list[Snapshot], clusters: list[int] | None) -> list[Array]:
+    n = len(shots[0].present)
+    order = sorted(range(n), key=lambda i: (clusters[i] if clusters else 0, i))
+    return [shot.dense()[order][:, order].numpy() for shot in shots]
+
+
+def _between_clusters(shots: list[Snapshot], clusters: list[int] | None) -> list[Array]:
+    blocks = Blocks.of(find_clusters(mean_weights(shots)) if clusters is None else clusters)
+    return [np.nan_to_num(blocks.weights(shot)) for shot in shots]
 
 
 def _save(figure: Any, path: Path) -> list[Path]:

@@ -17,6 +17,7 @@ SCRIPTS = (
     "heatmap.js",
     "graph.js",
     "collaboration.js",
+    "crowd.js",
     "why.js",
     "client.js",
     "benefit.js",

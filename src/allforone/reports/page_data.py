@@ -1,20 +1,20 @@
 """All that the page shows, as numbers: packed, thinned, and ready for JSON."""
 
-import base64
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars
 
 from ..algorithms import AllForOne, FedAvg, Local
 from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
-from ..runs.history import TABLES
 from ..runs.quantities import LEAST_EXCESS, Quantity
+from ..runs.tables import CROWD
 from . import style
 from .comparison_table import cells
 from .cost import cost
+from .crowd import crowd_frames, frame_bytes
 from .curves import Array
+from .packing import FINE, packed
 
 #: Frames of who listened to whom that a run has at most.
 MOST_FRAMES = 120
@@ -22,8 +22,10 @@ MOST_FRAMES = 120
 LEAST_FRAMES = 6
 #: Bytes of all frames together, before base64 makes them five megabytes.
 MOST_BYTES = 3_600_000
-#: What spans orders of magnitude is packed in single precision, the rest in sixteen bits.
-FINE = ("bias", "noise")
+#: The same of a crowd, of which nine megabytes are made.
+MOST_BYTES_OF_A_CROWD = 6_500_000
+#: Bytes of all clients' own curves together.
+MOST_CURVE_BYTES = 2_400_000
 #: How a run gets something to be compared with.
 COMPARE = f"allforone compare … --algorithms {AllForOne().name},{Local().name}"
 
@@ -35,6 +37,7 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
         "problem": comparison.problem,
         "seeds": sorted({run.seed for run in comparison.runs}),
         "clients": _clients(comparison),
+        "crowd": _is_crowd(comparison),
         "truth": comparison.clusters,
         "algorithms": [_algorithm(comparison, name, colour) for name, colour in style.colours(names).items()],
         "compare": COMPARE,
@@ -99,21 +102,31 @@ def _progress(comparison: Comparison, name: str, drawn: list[Quantity]) -> dict[
     joined = polars.concat(run.metrics.select("round", "samples", "seconds") for run in runs)
     when = joined.group_by("round").agg(polars.col("samples", "seconds").mean()).sort("round")
     rounds, count = when["round"].to_list(), len(_clients(comparison))
-    of = {}
+    told, of = _told_of_each(comparison, drawn, len(rounds)), {}
     for quantity in drawn:
         cubes = [_cube(run, quantity, rounds, count) for run in runs]
         stacked = np.stack(cubes)  # [seeds, rounds, clients]
         last = np.stack([cube[_reached(run, rounds)] for run, cube in zip(runs, cubes, strict=True)])
         together = stacked.swapaxes(1, 2).reshape(-1, len(rounds))  # [seeds · clients, rounds]
         logs = _logs(comparison, quantity)
-        of[quantity.name] = {"all": _spread(together, logs), "each": _spread(stacked, logs), "last": packed(last)}
+        each = _spread(stacked[:, told], logs)
+        of[quantity.name] = {"all": _spread(together, logs), "each": each, "last": packed(last)}
     return {
         "round": rounds,
         "samples": when["samples"].to_list(),
         "seconds": [round(value, 4) for value in when["seconds"].to_list()],
         "seeds": [run.seed for run in runs],
+        "told": told,
         "of": of,
     }
+
+
+def _told_of_each(comparison: Comparison, drawn: list[Quantity], rounds: int) -> list[int]:
+    """The places of the rounds of which every client's own values are told: all, unless that is too much."""
+    numbers = sum(4 if _logs(comparison, quantity) else 2 for quantity in drawn)
+    size = 4 * numbers * len(_clients(comparison)) * len(comparison.algorithms)
+    most = max(2, min(rounds, MOST_CURVE_BYTES // max(1, size)))
+    return sorted({round(j * (rounds - 1) / (most - 1)) for j in range(most)})
 
 
 def _reached(run: FinishedRun, rounds: list[int]) -> int:
@@ -149,45 +162,55 @@ def _std(values: Array) -> Array:
 
 def _all_frames(comparison: Comparison) -> dict[str, list[dict[str, Any]]]:
     """Who listened to whom, and why, of every run, in as many rounds as the page can bear."""
-    shown = {name: [run for run in comparison.of(name) if run.weights] for name in comparison.algorithms}
+    shown = {name: [run for run in comparison.of(name) if run.tables] for name in comparison.algorithms}
     most = _bearable(shown)
     if most < LEAST_FRAMES:  # so many clients that only one seed of each can be shown
         shown = {name: runs[:1] for name, runs in shown.items()}
-        most = max(LEAST_FRAMES, _bearable(shown))
+        most = max(1 if _is_crowd(comparison) else LEAST_FRAMES, _bearable(shown))
     return {name: [_frames(run, min(most, MOST_FRAMES)) for run in runs] for name, runs in shown.items()}
 
 
+def _is_crowd(comparison: Comparison) -> bool:
+    return len(_clients(comparison)) > CROWD
+
+
 def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
+    """Frames of every run that changes."""
+    changing = [run for runs in shown.values() for run in runs if not _constant(run)]
+    if any(len(run.tables[-1].present) > CROWD for run in changing):
+        return MOST_BYTES_OF_A_CROWD // sum(frame_bytes(run.tables[-1], run.tables.names) for run in changing)
     size = sum(
-        run.weights[name][0].numel() * (4 if name in FINE else 2)
-        for runs in shown.values()
-        for run in runs
-        if not _constant(run)
-        for name in TABLES
-        if name in run.weights
+        run.tables[-1].present.numel() ** 2 * (4 if name in FINE else 2)
+        for run in changing
+        for name in run.tables.names
     )
     return MOST_BYTES // max(1, size)
 
 
 def _constant(run: FinishedRun) -> bool:
-    return "similarity" not in run.weights and bool((run.weights["weights"] == run.weights["weights"][:1]).all())
+    return "similarity" not in run.tables.names and run.tables.constant
 
 
 def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
-    rounds = run.weights["rounds"]
-    last = len(rounds) - 1
-    picked = [last] if _constant(run) else sorted({round(j * last / max(1, most - 1)) for j in range(most)})
-    tables = {name: run.weights[name][picked].double().numpy() for name in TABLES if name in run.weights}
-    present = run.weights.get("present")
+    last, names, truth = len(run.tables) - 1, run.tables.names, _truth(run)
+    many = [last] if most == 1 else sorted({round(j * last / (most - 1)) for j in range(most)})
+    shots = [run.tables[at] for at in ([last] if _constant(run) else many)]
+    if len(shots[0].present) > CROWD:
+        tables = crowd_frames(shots, names, truth)
+    else:
+        cubes = {name: np.stack([shot.dense(name).double().numpy() for shot in shots]) for name in names}
+        tables = {name: packed(cube, coarse=name not in FINE) for name, cube in cubes.items()}
     return {
         "seed": run.seed,
-        "truth": _truth(run),
-        "rounds": rounds[picked].tolist(),
+        "truth": truth,
+        "rounds": [shot.number for shot in shots],
         "liars": list(run.liars),
         "guard": _guard(run),
-        "constant": len(picked) == 1 and last > 0,
-        "absent": [] if present is None else (~present[picked]).nonzero().tolist(),
-        **{name: packed(table, coarse=name not in FINE) for name, table in tables.items()},
+        "constant": len(shots) == 1 and last > 0 and _constant(run),
+        "absent": [
+            [at, client] for at, shot in enumerate(shots) for client in (~shot.present).nonzero().flatten().tolist()
+        ],
+        **tables,
     }
 
 
@@ -209,25 +232,14 @@ def _truth(run: FinishedRun) -> list[int] | None:
 
 def _exchange(comparison: Comparison, name: str) -> dict[str, list[float]]:
     """The weight that each client gave to others' gradients, and others to its: mean over rounds and seeds."""
-    tables = [run.weights["weights"].double().mean(0) for run in comparison.of(name) if run.weights]
-    if not tables:
+    runs = [run for run in comparison.of(name) if run.tables]
+    if not runs:
         return {"received": [], "given": []}
-    mean = sum(tables[1:], tables[0]) / len(tables)
-    others = mean - mean.diagonal().diag()
-    return {
-        "received": [round(v, 4) for v in others.sum(1).tolist()],
-        "given": [round(v, 4) for v in others.sum(0).tolist()],
-    }
-
-
-def packed(values: Array, coarse: bool = False) -> dict[str, Any]:
-    """Base64 of single-precision numbers or, coarse, of sixteen-bit shares of the largest; 65535 is NaN."""
-    if not coarse:
-        return {"shape": values.shape, "numbers": _text(values.astype("<f4"))}
-    top = float(np.nanmax(values, initial=0.0)) or 1.0
-    shares = np.where(np.isfinite(values), np.rint(np.clip(values, 0, top) / top * 65534), 65535)
-    return {"shape": values.shape, "top": top, "numbers": _text(shares.astype("<u2"))}
-
-
-def _text(values: npt.NDArray[Any]) -> str:
-    return base64.b64encode(values.tobytes()).decode()
+    sums = np.zeros((2, len(runs[0].tables[0].present)))
+    for run in runs:
+        for shot in run.tables:
+            pair = np.stack(np.divmod(shot.pairs.numpy(), sums.shape[1]))
+            weights = np.where(pair[0] == pair[1], 0, shot.values["weights"].numpy().astype(float)) / len(run.tables)
+            sums += [np.bincount(side, weights, sums.shape[1]) for side in pair]
+    received, given = (sums / len(runs)).round(4).tolist()
+    return {"received": received, "given": given}

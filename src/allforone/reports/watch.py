@@ -1,6 +1,7 @@
 """The page from an address of this machine, with newer numbers for as long as runs go on."""
 
 import json
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,9 +10,13 @@ from urllib.parse import parse_qs, urlsplit
 
 from ..errors import InputError
 from ..runs import Folder, last_round, read_comparison, read_run
+from ..runs.folder import WEIGHTS
 from .page import page, page_json
 
-SECONDS = 2  # between two questions of the page
+#: Between two questions of the page, at least.
+SECONDS = 2
+#: And so many times what making the numbers takes, so that watching a crowd leaves its run most of a core.
+PATIENCE = 3
 WAITING = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>allforone</title>'
     '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …</p>'
@@ -25,16 +30,17 @@ class Watched:
         if not path.is_dir():
             raise InputError(f"{path}: no such folder; give one that `allforone run` or `compare` writes into")
         self.path, self.lock = path, Lock()
-        self.version, self.numbers = "", ""
+        self.version, self.numbers, self.taken = "", "", 0.0
 
     def now(self) -> tuple[str, str]:
         """A name for the state of the files, and the numbers; both empty before the first round."""
         with self.lock:
             version = self._state()
             if version != self.version:
+                start = time.monotonic()
                 try:
                     self.numbers = page_json(read_comparison(self.path, unfinished=True), live=self._live(version))
-                    self.version = version
+                    self.version, self.taken = version, time.monotonic() - start
                 except InputError:
                     pass  # nothing to show yet, or a file is just being written: the next question will see it whole
             return self.version, self.numbers
@@ -45,11 +51,7 @@ class Watched:
         return [Folder(file.parent) for file in self.path.glob("runs/*/*/config.yaml")]
 
     def _state(self) -> str:
-        files = [
-            run.path / name
-            for run in self._runs()
-            for name in ("metrics.csv", "weights.safetensors", "models.safetensors")
-        ]
+        files = [run.path / name for run in self._runs() for name in ("metrics.csv", WEIGHTS, "models.safetensors")]
         files.append(self.path / "summary.json")
         seen = [file.stat() for file in files if file.exists()]
         return f"{len(seen)}-{sum(stat.st_size for stat in seen)}-{max((stat.st_mtime_ns for stat in seen), default=0)}"
@@ -62,7 +64,7 @@ class Watched:
             said = f"round {last_round(read_run(self.path))} of {runs[0].config['rounds']}"
         else:
             said = f"{len(runs)} runs began, {finished} of them finished"
-        return {"version": version, "done": done, "said": said, "seconds": SECONDS}
+        return {"version": version, "done": done, "said": said, "seconds": max(SECONDS, PATIENCE * self.taken)}
 
 
 def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:

@@ -4,7 +4,7 @@ config.yaml             the resolved config
 environment.json        versions, machine, command
 clients.json            each client's name, true cluster and number of training samples
 metrics.csv             one line per round and client, appended as the run goes
-weights.safetensors     who listened to whom and why: weights, similarity, bias, noise, trust, [rounds, N, N]
+weights.rounds          who listened to whom and why, appended round by round; see `tables_file`
 checkpoint.safetensors  the state, to resume from
 models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
 """
@@ -20,14 +20,16 @@ from typing import Any
 import polars
 import torch
 import yaml
-from torch import Tensor
 
 from ..errors import InputError
 from ..fleet import Member, Models, Roster
 from . import checkpoint
 from .history import History, Record, schema
+from .tables_file import TablesFile
 
 PACKAGES = ("allforone", "torch", "numpy", "scikit-learn", "safetensors", "polars")
+#: The file of who listened to whom.
+WEIGHTS = "weights.rounds"
 
 
 class Folder:
@@ -114,14 +116,11 @@ class Folder:
         with path.open("a") as file:
             record.frame().write_csv(file, include_header=not path.stat().st_size)
 
-    def clear(self) -> None:
+    def clear(self) -> History:
         """Forget rounds of which there is no checkpoint."""
-        for name in ("metrics.csv", "weights.safetensors"):
+        for name in ("metrics.csv", WEIGHTS):
             (self.path / name).unlink(missing_ok=True)
-
-    def save_weights(self, history: History) -> None:
-        if tensors := history.tensors():
-            checkpoint.write_tensors(self.path / "weights.safetensors", tensors)
+        return Written(self)
 
     def save_models(self, models: Models) -> None:
         checkpoint.write_tensors(self.path / "models.safetensors", models)
@@ -145,24 +144,43 @@ class Folder:
         except (FileNotFoundError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 
-    def weights(self) -> dict[str, Tensor]:
-        """As `History.tensors`."""
-        path = self.path / "weights.safetensors"
-        return checkpoint.read_tensors(path)[0] if path.exists() else {}
+    def tables(self) -> TablesFile:
+        """Who listened to whom and why, of all rounds that are whole."""
+        if (self.path / "weights.safetensors").exists():
+            raise InputError(
+                f"{self.path}: its weights.safetensors is of an older version, which is no longer read; make the run "
+                "anew, or remove that file to go on without the weights of its rounds"
+            )
+        return TablesFile(self.path / WEIGHTS)
 
     def cut(self, rounds: int) -> History:
         """The first `rounds` rounds as they were; what was written after them is cut off the files."""
+        self.tables().cut(rounds)
         metrics = self.metrics().filter(polars.col("round") <= rounds)
         temporary = self.path / "metrics.csv.unfinished"
         metrics.write_csv(temporary)
         os.replace(temporary, self.path / "metrics.csv")
-        return History.restored(metrics, self.weights(), rounds)
+        return Written(self)
 
     def _write(self, name: str, text: str) -> None:
         """All or nothing: a reader never sees half a file."""
         unfinished = self.path / f"{name}.unfinished"
         unfinished.write_text(text)
         os.replace(unfinished, self.path / name)
+
+
+class Written(History):
+    """That of a run with a folder: what is on disk is not held in memory as well."""
+
+    def __init__(self, folder: Folder) -> None:
+        self.folder, self.tables = folder, folder.tables()
+
+    def add(self, record: Record) -> None:
+        self.folder.append(record)
+
+    @property
+    def metrics(self) -> polars.DataFrame:
+        return self.folder.metrics()
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..algorithms import Info
 from ..fleet import Evaluation, Ledger
 from ..problems.metrics import RESERVED
+from .tables import InMemory, Snapshot, Tables
 
 
 class Record(NamedTuple):
@@ -58,14 +59,6 @@ class Record(NamedTuple):
 
 #: The columns that hold whole numbers.
 WHOLE = ("round", "client", "collaborators", "present", "samples", "refused", "messages", "alone")
-#: What is kept of every round: name → its type on disk.
-TABLES = {
-    "weights": torch.float32,
-    "similarity": torch.float32,
-    "bias": torch.float32,
-    "noise": torch.float32,
-    "trust": torch.float16,
-}
 
 
 def schema(names: Iterable[str]) -> dict[str, Any]:
@@ -79,51 +72,17 @@ def finite(values: Tensor) -> list[float | None]:
 
 
 class History:
-    def __init__(self, metrics: polars.DataFrame | None = None) -> None:
-        self._frames = [] if metrics is None else [metrics]
-        self.rounds: list[int] = []
-        self._tables: dict[str, list[Tensor]] = {}
-        self._present: list[Tensor] = []
+    """That of a run without a folder, in memory."""
 
-    @classmethod
-    def restored(cls, metrics: polars.DataFrame, tensors: dict[str, Tensor], rounds: int) -> "History":
-        history = cls(metrics)
-        if tensors:
-            kept = tensors["rounds"] <= rounds
-            history.rounds = tensors["rounds"][kept].tolist()
-            history._tables = {name: list(tensors[name][kept].double()) for name in TABLES if name in tensors}
-            history._present = list(tensors["present"][kept])
-        return history
+    def __init__(self) -> None:
+        self.tables: Tables = InMemory()
+        self._frames: list[polars.DataFrame] = []
 
     def add_info(self, number: int, info: Info, present: Tensor) -> None:
-        """A round that tells nothing of a table has NaN there."""
-        self.rounds.append(number)
-        self._present.append(present)
-        for name in TABLES:
-            table = getattr(info, name)
-            if table is not None or name in self._tables:
-                nothing = torch.full_like(info.weights, torch.nan)
-                known = self._tables.setdefault(name, [])
-                known.extend([nothing] * (len(self.rounds) - 1 - len(known)))
-                known.append(nothing if table is None else table)
+        self.tables.append(Snapshot.of(number, info, present))
 
     def add(self, record: Record) -> None:
         self._frames.append(record.frame())
-
-    @property
-    def weights(self) -> Tensor:
-        """[rounds, N, N]"""
-        return torch.stack(self._tables["weights"]) if self._tables else torch.empty(0)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """rounds [R], present [R, N] and each of TABLES that is known, [R, N, N]; nothing before the first round."""
-        if not self.rounds:
-            return {}
-        tables = {}
-        for name, table in self._tables.items():
-            kind = TABLES[name]
-            tables[name] = torch.stack(table).clamp(max=torch.finfo(kind).max).to(kind)
-        return {"rounds": torch.tensor(self.rounds), "present": torch.stack(self._present), **tables}
 
     @property
     def metrics(self) -> polars.DataFrame:

@@ -16,13 +16,14 @@ from .config import parse
 from .folder import Folder
 from .history import carried
 from .quantities import LEAST_EXCESS, LOSS, Quantity, quantities
+from .tables import Tables
 
 
 class FinishedRun(NamedTuple):
     algorithm: str
     seed: int
     metrics: polars.DataFrame
-    weights: dict[str, Tensor]
+    tables: Tables  #: who listened to whom
     config: dict[str, Any]
     sizes: list[int]  #: samples each client owns; of those who do not lie
     clients: Sequence[dict[str, Any]] = ()  #: name, size, true cluster of all
@@ -71,7 +72,7 @@ def read_run(path: Path) -> FinishedRun:
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
     return FinishedRun(
-        name, config["seed"], metrics, folder.weights(), config, sizes, clients, folder.model_bytes, liars
+        name, config["seed"], metrics, folder.tables(), config, sizes, clients, folder.model_bytes, liars
     )
 
 

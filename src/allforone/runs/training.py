@@ -19,6 +19,7 @@ from .checkpoint import Checkpoint
 from .config import RunConfig
 from .folder import Folder
 from .history import History, Record, verdicts
+from .tables import Tables
 
 #: Seconds of training that a crash may cost, at most.
 CHECKPOINT_SECONDS = 20.0
@@ -48,8 +49,14 @@ class Result:
 
     @property
     def weights(self) -> Tensor:
-        """[rounds, N, N], α_ik: who listened to whom, round by round."""
-        return self.history.weights
+        """[rounds, N, N], α_ik: who listened to whom, round by round; `tables` where that would be too large."""
+        return self.tables.dense("weights").double()
+
+    @property
+    def tables(self) -> Tables:
+        """Who listened to whom and why, round by round, of pairs of clients that say something; in a run's folder if
+        it has one."""
+        return self.history.tables
 
     @property
     def metrics(self) -> polars.DataFrame:
@@ -116,20 +123,17 @@ class Journal:
     def begin(self, start: Checkpoint, evaluation: Evaluation) -> None:
         """Before the first round. What cannot be saved is refused now, not after hours."""
         if self.folder:
-            self.folder.clear()
+            self.history = self.folder.clear()
         self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, 0))
         self.save(start)
 
     def add(self, record: Record) -> None:
         self.history.add(record)
-        if self.folder:
-            self.folder.append(record)
         if self.on_round:
             self.on_round(record)
 
     def save(self, done: Checkpoint) -> None:
         if self.folder:
-            self.folder.save_weights(self.history)
             checkpoint.save(self.folder.checkpoint, done)
 
 

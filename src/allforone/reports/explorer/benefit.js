@@ -35,6 +35,10 @@ const gainText = (value, q) =>
   q.logs ? signed(+value.toPrecision(2)) : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), q)}`;
 const tellGain = (value, q) => `${gainText(value, q)} ${gainUnit(q)}`;
 
+// Of a crowd, those at both ends of a list.
+const ENDS = 20;
+const ends = list => (data.crowd && list.length > 2 * ENDS ? [...list.slice(0, ENDS), ...list.slice(-ENDS)] : list);
+
 function showBenefit() {
   const q = quantity(),
     name = chosen.algorithm || data.algorithms[0].name,
@@ -52,8 +56,8 @@ function showBenefit() {
     $("benefit-lead").textContent =
       `With ${label}, ${better} of ${gained.length} clients end no worse than alone${manySeeds ? `, ${always} of them in every seed` : ""}. ` +
       `Least: ${clientName(least.client)}, ${tellGain(least.mean, q)}; most: ${clientName(most.client)}, ${tellGain(most.mean, q)}.`;
-    $("gain-title").textContent = `Gain in ${q.title} over ${brief(alone)}, by client`;
-    showGains(gained, q);
+    $("gain-title").textContent = `Gain in ${q.title} over ${brief(alone)}, by client${data.crowd ? `: the ${ENDS} who gain most and the ${ENDS} who gain least` : ""}`;
+    showGains(ends(gained), q);
   } else
     $("benefit-lead").textContent =
       name === alone
@@ -170,7 +174,10 @@ function showExchange(name) {
     $("exchange").replaceChildren(make("p", {class: "note"}, "No weights are recorded yet."));
     return;
   }
-  const clients = received.map((_, i) => i).sort((a, b) => given[b] - received[b] - (given[a] - received[a]) || a - b);
+  const byBalance = received.map((_, i) => i).sort((a, b) => given[b] - received[b] - (given[a] - received[a]) || a - b),
+    clients = ends(byBalance);
+  if (data.crowd)
+    $("exchange-title").textContent = `Who gives and who receives: the ${ENDS} who give most and the ${ENDS} who receive most`;
   const most = Math.max(1e-9, ...received, ...given);
   const svg = rowsChart($("exchange"), clients, labelRoom(), 8, (svg, Y, x0, x1, bottom) => {
     const centre = (x0 + x1) / 2,

@@ -5,6 +5,7 @@ function closestTo(i) {
   const frames = current(),
     n = clientCount();
   if (!frames) return i ? 0 : 1;
+  if (isCrowd(frames)) return usedMost(frames, i)[1] ?? (i ? 0 : 1);
   const weights = meanWeights(frames, 0, frames.rounds.length - 1);
   const others = Array.from({length: n}, (_, k) => k).filter(k => k !== i);
   return others.reduce((best, k) => (weights[i * n + k] > weights[i * n + best] ? k : best), others[0] ?? i);
@@ -51,12 +52,12 @@ function showClientCurve() {
     .map(name => {
       const progress = data.progress[name],
         each = progress.of[q.name].each;
-      const column = packed => progress.round.map((_, at) => unpack(packed)[at * n + i]);
+      const column = packed => progress.told.map((_, at) => unpack(packed)[at * n + i]);
       return {
         name: algorithm(name).label,
         colour: colour(name),
         dash: dash(name),
-        x: progress[chosen.axis],
+        x: progress.told.map(at => progress[chosen.axis][at]),
         y: column(log ? each.log_mean : each.mean),
         spread: column(log ? each.log_std : each.std),
       };
@@ -81,8 +82,9 @@ function showStrip() {
     return;
   }
   const i = chosen.client,
-    n = clientCount(),
-    {order, splits} = arrangement(frames),
+    order = partnersEver(frames, i),
+    n = order.length,
+    splits = isCrowd(frames) ? [] : arrangement(frames).splits,
     top = largest(frames);
   heatMap($("strip"), {
     rows: n,
@@ -90,12 +92,13 @@ function showStrip() {
     splits,
     onlyRows: true,
     rowHeight: Math.max(5, Math.min(24, 300 / n)),
+    labelWidth: clientCount() > 999 ? 40 : 30,
     label: `Weights of ${clientName(i)} by partner and round.`,
     rowLabel: r => String(order[r]),
     columnLabel: c => String(frames.rounds[c]),
     rowChosen: order.indexOf(chosen.partner),
     now: frames.rounds.length > 1 ? chosen.frame : -1,
-    share: (r, c) => (absent(frames, c).has(i) ? NaN : Math.sqrt(slice(frames.weights, c)[i * n + order[r]] / top)),
+    share: (r, c) => (absent(frames, c).has(i) ? NaN : Math.sqrt(pairAt(frames, "weights", c, i, order[r]) / top)),
     tell: (r, c) => `Round ${frames.rounds[c]}. ${pairText(frames, c, i, order[r])}`,
     pick: (r, c) => {
       if (order[r] !== i) chosen.partner = order[r];
@@ -111,7 +114,7 @@ function showPartners() {
   const i = chosen.client,
     at = chosen.frame,
     alike = frames.similarity && !frames.bias;
-  const others = Array.from({length: clientCount()}, (_, k) => k).filter(k => k !== i);
+  const others = partnersAt(frames, at, i);
   others.sort(
     (a, b) =>
       pairAt(frames, "weights", at, i, b) - pairAt(frames, "weights", at, i, a) ||
@@ -188,7 +191,8 @@ function showPartners() {
     (frames.bias
       ? ` Bias: how far the partner's gradient is off, squared. Noise: the error of following the partner alone. Both in units of ${clientName(i)}'s own squared gradient${others.some(compared) ? `; its own noise is ${short(pairAt(frames, "noise", at, i, i))}` : ""}.`
       : "") +
-    " Hardly used: with less than a twentieth of the client's own weight.";
+    " Hardly used: with less than a twentieth of the client's own weight." +
+    (isCrowd(frames) ? ` At most the ${frames.partners.shape[2] - 1} strongest partners are shown.` : "");
   showStrip();
   showWhy();
 }

@@ -39,7 +39,11 @@ function partitions(frames) {
   if (!found.has(frames))
     found.set(
       frames,
-      frames.rounds.map((_, at) => findClusters(meanWeights(frames, Math.max(0, at - 4), at), clientCount())),
+      frames.rounds.map((_, at) =>
+        isCrowd(frames)
+          ? Array.from(slice(frames.found, at))
+          : findClusters(meanWeights(frames, Math.max(0, at - 4), at), clientCount()),
+      ),
     );
   return found.get(frames);
 }
@@ -52,8 +56,9 @@ function arrangement(frames) {
   if (!kept[chosen.order]) {
     const n = clientCount(),
       truth = frames.truth;
-    const groups =
-      chosen.order === "found" || (chosen.order === "truth" && !truth)
+    const groups = isCrowd(frames)
+      ? blocksOf(frames).labels
+      : chosen.order === "found" || (chosen.order === "truth" && !truth)
         ? findClusters(meanWeights(frames, 0, frames.rounds.length - 1), n)
         : chosen.order === "truth"
           ? truth
@@ -84,16 +89,14 @@ const largestOfOthers = frames => {
 };
 
 function pairText(frames, at, i, k) {
-  const n = clientCount(),
-    cell = i * n + k,
-    weight = slice(frames.weights, at)[cell];
+  const weight = pairAt(frames, "weights", at, i, k);
   if (absent(frames, at).has(i)) return `${sentence(clientName(i))} was absent.`;
   let text =
     i === k
       ? `${sentence(clientName(i))} listens to itself: ${short(weight)}`
       : `${sentence(clientName(i))} listens to ${clientName(k)}: ${short(weight)}`;
-  if (i !== k && frames.bias) text += `, bias ${short(slice(frames.bias, at)[cell])}`;
-  else if (i !== k && frames.similarity) text += `, similarity ${short(slice(frames.similarity, at)[cell])}`;
+  if (i !== k && frames.bias) text += `, bias ${short(pairAt(frames, "bias", at, i, k))}`;
+  else if (i !== k && frames.similarity) text += `, similarity ${short(pairAt(frames, "similarity", at, i, k))}`;
   if (i !== k && frames.liars.includes(k)) text += ", which lies";
   if (i !== k && frames.truth)
     text += frames.truth[i] === frames.truth[k] ? ", same true cluster" : ", another true cluster";
@@ -123,22 +126,20 @@ function fillControls() {
   $("seed").closest("label").hidden = framesOf(chosen.algorithm).length < 2;
   const frames = current(),
     last = frames ? frames.rounds.length - 1 : 0;
-  for (const option of $("order").options) option.disabled = option.value === "truth" && !frames?.truth;
+  for (const option of $("order").options) option.disabled = (option.value === "truth" && !frames?.truth) || (option.value === "number" && isCrowd(frames));
   $("order").value = chosen.order;
   chosen.frame = Math.min(chosen.frame, last);
   $("slider").max = last;
   $("slider").disabled = $("play").disabled = last < 1;
   $("slider").value = chosen.frame;
-  options(
-    $("client-choice"),
-    data.clients.map((_, i) => [i, clientName(i)]),
-    chosen.client,
-  );
-  options(
-    $("partner-choice"),
-    data.clients.map((_, i) => [i, clientName(i)]).filter(([i]) => i !== chosen.client),
-    chosen.partner,
-  );
+  const named = list => list.map(i => [i, clientName(i)]);
+  $("client-choice").closest("label").hidden = isCrowd(frames);
+  $("client-search").closest("label").hidden = !isCrowd(frames);
+  if (isCrowd(frames)) $("client-search").value = data.clients[chosen.client].name;
+  else options($("client-choice"), named(everyone()), chosen.client);
+  const partners = isCrowd(frames) ? partnersEver(frames, chosen.client) : everyone();
+  const offered = partners.includes(chosen.partner) ? partners : [...partners, chosen.partner];
+  options($("partner-choice"), named(offered.filter(k => k !== chosen.client && k !== null)), chosen.partner);
 }
 
 let agreementChart;
@@ -172,18 +173,34 @@ function showAgreement() {
 function showFrame() {
   const frames = current();
   if (!frames) return;
-  const n = clientCount(),
-    at = chosen.frame,
-    {order, splits, groups} = arrangement(frames),
-    weights = slice(frames.weights, at),
-    top = largest(frames);
-  const truth = frames.truth,
-    partition = partitions(frames)[at],
-    names = {rowLabel: r => String(order[r]), columnLabel: c => String(order[c])};
+  const at = chosen.frame,
+    truth = frames.truth,
+    partition = partitions(frames)[at];
   const planned = algorithm(chosen.algorithm).rounds;
   $("slider").value = at;
   $("round").textContent = frames.constant ? "the same in all" : `round ${frames.rounds[at]} of ${planned}`;
   $("slider").setAttribute("aria-valuetext", $("round").textContent);
+  for (const node of document.querySelectorAll(".few")) node.hidden = isCrowd(frames);
+  for (const node of document.querySelectorAll(".many")) node.hidden = !isCrowd(frames);
+  if (isCrowd(frames)) showBlocks(frames, at);
+  else showPairs(frames, at);
+  $("graph-title").textContent =
+    `The same as a graph: from who gives to who listens; colours are the ${truth && !(isCrowd(frames) && chosen.order === "found") ? "true" : "found"} clusters`;
+  const parts = count(new Set(partition).size, "cluster");
+  $("agreement-title").textContent = truth
+    ? `Found in this round: ${parts}; adjusted Rand index ${adjustedRand(partition, truth).toFixed(2)} (1 is the truth, 0 is chance)`
+    : `Found in this round: ${parts}`;
+  agreementChart?.mark(frames.rounds[at]);
+}
+
+// Every pair of clients as a cell, and every client as a node.
+function showPairs(frames, at) {
+  const n = clientCount(),
+    {order, splits, groups} = arrangement(frames),
+    weights = slice(frames.weights, at),
+    top = largest(frames),
+    truth = frames.truth,
+    names = {rowLabel: r => String(order[r]), columnLabel: c => String(order[c])};
   heatMap($("matrix"), {
     rows: n,
     columns: n,
@@ -219,13 +236,6 @@ function showFrame() {
     chosenClient: chosen.client,
     pick: i => choose(i, null),
   });
-  $("graph-title").textContent =
-    `The same as a graph: from who gives to who listens; colours are the ${truth ? "true" : "found"} clusters`;
-  const parts = count(new Set(partition).size, "cluster");
-  $("agreement-title").textContent = truth
-    ? `Found in this round: ${parts}; adjusted Rand index ${adjustedRand(partition, truth).toFixed(2)} (1 is the truth, 0 is chance)`
-    : `Found in this round: ${parts}`;
-  agreementChart?.mark(frames.rounds[at]);
 }
 
 function showRamp() {
@@ -235,7 +245,9 @@ function showRamp() {
     pen.fillStyle = ramp(x / 199);
     pen.fillRect(x, 0, 1, 10);
   }
-  $("ramp").replaceChildren("0", bar, `${short(largest(current()))}  (square-root scale)`);
+  const frames = current(),
+    top = isCrowd(frames) ? Math.max(1e-9, ...known(unpack(blocksOf(frames).weights))) : largest(frames);
+  $("ramp").replaceChildren("0", bar, `${short(top)}  (square-root scale)`);
 }
 
 function goTo(frame) {
@@ -246,8 +258,10 @@ function goTo(frame) {
 
 function choose(client, partner) {
   chosen.client = client;
+  chosen.cluster = null;
   if (partner !== null) chosen.partner = partner;
-  if (chosen.partner === client) chosen.partner = closestTo(client);
+  const strange = partner === null && isCrowd(current()) && !partnersEver(current(), client).includes(chosen.partner);
+  if (chosen.partner === client || strange) chosen.partner = closestTo(client);
   fillControls();
   showFrame();
   showClient();

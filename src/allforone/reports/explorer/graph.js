@@ -1,13 +1,18 @@
-// Who listens to whom as arrows between clients on a circle, neighbours by cluster.
+// Who listens to whom as arrows between clients on a circle, neighbours by cluster; or between clusters.
 
 const MOST_ARROWS = 400;
 
-function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick}) {
+const tellNode = (i, groups) =>
+  `${sentence(clientName(i))}: ${count(data.clients[i].size, "sample")}, cluster ${groups[i]}`;
+
+// radiusOf, label and tell (a node's words) are those of clients, unless others are given
+function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick, radiusOf, label = String, tell}) {
   const n = order.length,
     size = Math.min(480, box.clientWidth || 400),
     middle = size / 2;
-  const radius = Math.max(5, Math.min(15, (2.2 * size) / n / 2)),
-    ring = middle - radius - 6;
+  const usual = Math.max(5, Math.min(15, (2.2 * size) / n / 2)),
+    radius = radiusOf || (() => usual),
+    ring = middle - Math.max(...order.map(radius)) - 6;
   const gap = splits.length ? 0.8 : 0,
     turns = n + gap * (splits.length + 1),
     where = new Map();
@@ -30,7 +35,7 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
     "height": size,
     "viewBox": `0 0 ${size} ${size}`,
     "role": "group",
-    "aria-label": `Graph of weights: ${count(arrows.length, "arrow")}. Arrow keys move between clients, Enter chooses.`,
+    "aria-label": `Graph of weights: ${count(arrows.length, "arrow")}. Arrow keys move between nodes, Enter chooses.`,
   });
   for (const [i, k, weight] of arrows) {
     const [x0, y0] = where.get(k),
@@ -41,8 +46,8 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
       cx = ((x0 + x1) / 2) * (1 - bend) + middle * bend,
       cy = ((y0 + y1) / 2) * (1 - bend) + middle * bend;
     const back = Math.hypot(x1 - cx, y1 - cy),
-      ex = x1 - ((x1 - cx) / back) * (radius + 3),
-      ey = y1 - ((y1 - cy) / back) * (radius + 3);
+      ex = x1 - ((x1 - cx) / back) * (radius(i) + 3),
+      ey = y1 - ((y1 - cy) / back) * (radius(i) + 3);
     svg.append(
       draw("path", {
         "class": `edge${toChosen ? " to" : ""}`,
@@ -74,14 +79,10 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
         "data-client": i,
         "tabindex": i === chosenClient ? 0 : -1,
         "role": "button",
-        "aria-label": `${clientName(i)}, cluster ${groups[i]}`,
+        "aria-label": tell ? tell(i) : `${clientName(i)}, cluster ${groups[i]}`,
         "aria-pressed": String(i === chosenClient),
         "onclick": () => pick(i),
-        "onpointermove": event =>
-          tip.show(
-            `${sentence(clientName(i))}: ${count(data.clients[i].size, "sample")}, cluster ${groups[i]}`,
-            event,
-          ),
+        "onpointermove": event => tip.show(tell ? tell(i) : tellNode(i, groups), event),
         "onpointerleave": tip.hide,
         "onkeydown": event => {
           const step = {ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1}[event.key];
@@ -94,9 +95,9 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
           }
         },
       },
-      draw("circle", {r: radius, style: `fill:var(--c${groups[i] % 8})`}),
+      draw("circle", {r: radius(i), style: `fill:var(--c${groups[i] % 8})`}),
     );
-    if (radius >= 9) node.append(draw("text", {}, String(i)));
+    if (radius(i) >= 9) node.append(draw("text", {}, label(i)));
     svg.append(node);
   });
   const focused = box.contains(document.activeElement);

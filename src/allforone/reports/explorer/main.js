@@ -4,7 +4,7 @@ function chooseDefaults() {
   const names = data.algorithms.map(a => a.name),
     shown = names.filter(name => framesOf(name).length);
   if (!names.includes(chosen.algorithm) || (shown.length && !shown.includes(chosen.algorithm)))
-    chosen.algorithm = shown.find(name => framesOf(name)[0].similarity) || shown[0] || names[0];
+    chosen.algorithm = shown.find(name => framesOf(name)[0].similarity || framesOf(name)[0].bias) || shown[0] || names[0];
   if (!quantity()) chosen.quantity = data.quantities[0].name;
   chosen.scale ||= quantity().powers ? "log" : "linear";
   chooseSeed();
@@ -76,6 +76,7 @@ for (const radio of document.getElementsByName("scale"))
   };
 $("algorithm").onchange = event => {
   player.stop();
+  chosen.cluster = null;
   chosen.algorithm = event.target.value;
   chooseSeed();
   chosen.frame = current().rounds.length - 1;
@@ -88,6 +89,7 @@ $("algorithm").onchange = event => {
 };
 $("seed").onchange = event => {
   player.stop();
+  chosen.cluster = null;
   chosen.seed = +event.target.value;
   fillControls();
   showCards();
@@ -96,6 +98,8 @@ $("seed").onchange = event => {
 };
 $("order").onchange = event => {
   chosen.order = event.target.value;
+  chosen.cluster = null;
+  showRamp();
   showFrame();
   showStrip();
 };
@@ -105,6 +109,7 @@ $("slider").oninput = event => {
 };
 $("play").onclick = player.toggle;
 $("client-choice").onchange = event => choose(+event.target.value, null);
+$("client-search").onchange = search;
 $("partner-choice").onchange = event => choose(chosen.client, +event.target.value);
 
 let width = innerWidth,

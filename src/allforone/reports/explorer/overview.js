@@ -11,6 +11,7 @@ const chosen = {
   frame: 0,
   client: 0,
   partner: null,
+  cluster: null,
   order: "found",
 };
 

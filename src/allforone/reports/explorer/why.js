@@ -6,7 +6,9 @@ const WHOLE = 0.95; // from this trust on, a difference is said to be let throug
 
 function pairAt(frames, name, at, i, k) {
   if (name === "best") return onlyPartner(frames, at, i, k).best;
-  return frames[name] ? slice(frames[name], at)[i * clientCount() + k] : NaN;
+  if (!frames[name]) return NaN;
+  const place = placeOf(frames, at, i, k);
+  return place >= 0 ? slice(frames[name], at)[place] : name === "weights" ? 0 : NaN;
 }
 
 function spreadAround(frames, name, at, i, k) {
@@ -38,6 +40,11 @@ function why(frames, at, i, k) {
     return ["it was absent", `${sentence(A)} was absent in this round: its model stayed as it was.`];
   if (absent(frames, at).has(k))
     return ["absent", `${sentence(B)} was absent in this round, so it could not be asked.`];
+  if (placeOf(frames, at, i, k) < 0)
+    return [
+      "not recorded",
+      `${sentence(B)} has no weight, or is not among the ${frames.partners.shape[2] - 1} partners that ${A} listened to most in this round. Of so many clients the page knows no more.`,
+    ];
   if (Number.isFinite(pairAt(frames, "bias", at, i, i))) return whyByError(frames, at, i, k);
   if (Number.isFinite(pairAt(frames, "similarity", at, i, k))) return whyBySimilarity(frames, at, i, k);
   const {label} = algorithm(chosen.algorithm),
@@ -64,6 +71,8 @@ function onlyPartner(frames, at, i, k) {
 
 // What is left of i's noise by the weights of the round, and what the rule gave others before trust cut it.
 function withAll(frames, at, i) {
+  if (isCrowd(frames))
+    return {left: slice(frames.together.left, at)[i], given: slice(frames.together.given, at)[i]};
   let left = 0,
     given = 0;
   for (let k = 0; k < clientCount(); k++) {
@@ -86,7 +95,7 @@ function whyByError(frames, at, i, k) {
   if (trust === 0)
     return ["not let through", `Nothing of ${B} was let through: its answer was missing, or far too long.`];
   if (Number.isNaN(bias))
-    return data.clients.every((_, other) => other === i || Number.isNaN(pairAt(frames, "bias", at, i, other)))
+    return partnersAt(frames, at, i).every(other => Number.isNaN(pairAt(frames, "bias", at, i, other)))
       ? ["not known yet", `Nothing is known of others yet, so ${A} trains alone.`]
       : [
           "no partner",
@@ -159,6 +168,7 @@ function whyBySimilarity(frames, at, i, k) {
 function usedWhen(frames, i, k) {
   if (frames.constant) return "";
   const used = frames.rounds.filter((_, at) => isUsed(frames, at, i, k));
+  if (!used.length && isCrowd(frames)) return "";
   if (!used.length) return ` Over the whole run, ${clientName(i)} never used it.`;
   const share = used.length / frames.rounds.length;
   return share === 1

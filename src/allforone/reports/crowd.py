@@ -1,0 +1,93 @@
+"""What the page holds of many clients: weights between clusters, and of each client its strongest partners."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..runs.tables import Snapshot
+from .clusters import Blocks, find_clusters, mean_weights, weights_of
+from .curves import Array
+from .packing import FINE, NOT_KNOWN, packed
+
+#: Partners of a client that the page holds of a round, beside itself: those with the largest weights.
+MOST_PARTNERS = 32
+#: Rounds before, over which clusters are found, as in collaboration.js.
+BEFORE = 4
+
+
+def shown_tables(names: Sequence[str]) -> list[str]:
+    """Where the bias is known, similarity says nothing more."""
+    return [name for name in names if name != "similarity" or "bias" not in names]
+
+
+def frame_bytes(shot: Snapshot, names: Sequence[str]) -> int:
+    """Of one round of a crowd, before base64."""
+    slots = len(shot.present) * _slots([shot])
+    return slots * (2 + sum(4 if name in FINE else 2 for name in shown_tables(names)))
+
+
+def crowd_frames(shots: Sequence[Snapshot], names: Sequence[str], truth: list[int] | None) -> dict[str, Any]:
+    """Clusters and blocks of some rounds; partners and tables are [rounds, N, slots], each client itself at slot 0."""
+    found = [find_clusters(mean_weights(shots[max(0, at - BEFORE) : at + 1])) for at in range(len(shots))]
+    blocks = {"found": Blocks.of(find_clusters(mean_weights(shots)))}
+    if truth is not None:
+        blocks["truth"] = Blocks.of(truth)
+    slots = _slots(shots)
+    tables = [_strongest(shot, shown_tables(names), slots) for shot in shots]
+    return {
+        "found": packed(np.stack(found), top=NOT_KNOWN - 1),
+        "blocks": {order: _shown(each, shots) for order, each in blocks.items()},
+        "partners": packed(np.stack([table.pop("partners") for table in tables]), top=NOT_KNOWN - 1),
+        "together": {} if "bias" not in names else _together(shots),
+        **{
+            name: packed(np.stack([table[name] for table in tables]), coarse=name not in FINE)
+            for name in shown_tables(names)
+        },
+    }
+
+
+def _shown(blocks: Blocks, shots: Sequence[Snapshot]) -> dict[str, Any]:
+    return {
+        "labels": blocks.labels.tolist(),
+        "sizes": blocks.sizes,
+        "rest": blocks.rest,
+        "weights": packed(np.stack([blocks.weights(shot) for shot in shots])),
+    }
+
+
+def _slots(shots: Sequence[Snapshot]) -> int:
+    """Places for each client itself and its partners."""
+    rows = max(int(np.bincount(weights_of(shot).i).max()) for shot in shots)
+    return min(1 + MOST_PARTNERS, rows)
+
+
+def _strongest(shot: Snapshot, names: Sequence[str], slots: int) -> dict[str, Array]:
+    """Partners and their values, [N, slots], by falling weight; an empty slot has weight 0, and NaN elsewhere."""
+    n, (i, k, w) = len(shot.present), weights_of(shot)
+    order = np.lexsort((k, np.where(i == k, -np.inf, -w), i))
+    i, place = i[order], np.arange(len(i))
+    slot = place - np.searchsorted(i, i)
+    kept = slot < slots
+    found = {}
+    for name, values in {"partners": k, **{name: _values(shot, name) for name in names}}.items():
+        table = np.full((n, slots), 0.0 if name == "weights" else np.nan)
+        table[i[kept], slot[kept]] = values[order][kept]
+        found[name] = table
+    return found
+
+
+def _values(shot: Snapshot, name: str) -> Array:
+    return shot.values[name].numpy().astype(float) if name in shot.values else np.full(len(shot.pairs), np.nan)
+
+
+def _together(shots: Sequence[Snapshot]) -> dict[str, Any]:
+    """Of each client, by all its partners: the noise that is left, and the weight given before trust cut it."""
+    left, given = [], []
+    for shot in shots:
+        n, (i, k, w) = len(shot.present), weights_of(shot)
+        trust = np.nan_to_num(_values(shot, "trust"), nan=1.0)
+        asked = np.where((i != k) & (w > 0), w / np.where(trust > 0, trust, 1), 0)
+        left.append(np.bincount(i, np.nan_to_num(w**2 * _values(shot, "noise")), n))
+        given.append(np.bincount(i, asked, n))
+    return {"left": packed(np.stack(left)), "given": packed(np.stack(given))}
