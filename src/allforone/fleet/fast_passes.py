@@ -7,10 +7,10 @@ own.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ..errors import Diverged, blaming
 from ..problems import Client
@@ -56,20 +56,21 @@ class FastPasses:
     ) -> Models:
         """Σ_k weights[k] g_k(θ) of one model, and its buffers after the batch of its owner, None if it is nobody's."""
         leaves = {name: self._leaf(name, tensor) for name, tensor in model.items()}
-        wanted, total, after = [leaves[name] for name in self.trained], None, {}
+        total, after = None, {}
         for piece in self._pieces(weights, batches):
             client = piece[0][0]
             fixed = {name: t.clone() for name, t in model.items() if name not in self.trained}
-            with self.plain.training(module, client, step, purpose):
-                output = functional_call(module, {**leaves, **fixed}, torch.cat([x for _, _, x, _ in piece]))
-            weighted = self._loss_at_once(piece, output)
-            if weighted is None:
-                weighted = self._loss_one_by_one(piece, output, owner, step)
-            gradient = torch.autograd.grad(weighted, wanted, materialize_grads=True)
+            inputs = torch.cat([x for _, _, x, _ in piece])
+            loss = partial(self._weighted_loss, piece, owner, step)
+            gradient = self.plain.differentiate(module, {**leaves, **fixed}, inputs, loss, client, step, purpose)
             total = gradient if total is None else tuple(a + b for a, b in zip(total, gradient, strict=True))
             if client == owner:
                 after = fixed
         return {} if total is None else {**dict(zip(self.trained, total, strict=True)), **after}
+
+    def _weighted_loss(self, piece: Piece, owner: int | None, step: int, output: Tensor) -> Tensor:
+        weighted = self._loss_at_once(piece, output)
+        return self._loss_one_by_one(piece, output, owner, step) if weighted is None else weighted
 
     def _loss_at_once(self, piece: Piece, output: Tensor) -> Tensor | None:
         """Σ_k weight_k · loss_k where all samples weigh the same, so that one loss over all of them gives it."""
