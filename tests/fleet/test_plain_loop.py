@@ -57,3 +57,41 @@ def test_dropout_that_is_computed_again_draws_what_it_drew_on_any_number_of_core
 def test_a_checkpoint_that_calls_backward_itself_is_refused_with_the_remedy():
     with pytest.raises(InputError, match="use_reentrant=False"):
         Stacked(problem(lambda: Checkpointed(reentrant=True)), seed=SEED)
+
+
+class StillNorm(nn.Module):
+    """A BatchNorm that its own `train()` keeps as it is."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)
+        self.norm.running_mean.fill_(0.5)
+
+    def forward(self, x):
+        return self.last(self.norm(self.first(x)).relu())
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+@FLEETS
+@pytest.mark.parametrize("judged", [False, True])
+def test_a_model_is_put_to_training_by_its_own_train(fleet, judged):
+    model = StillNorm()
+    subject, mix = problem(model.eval() if judged else model), uneven(4)
+    found = trained_by(fleet(subject, seed=SEED, batch_size=8), mix, 5)
+    assert furthest(found, trained_plainly(subject, mix, 5, 8)) < 1e-5
+    assert model.training is not judged
+
+
+def test_a_layer_that_the_user_froze_is_frozen_in_every_training_with_the_same_module():
+    model = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
+    model[1].eval()
+    clients, found = list(problem(model).clients), []
+    for _ in range(2):
+        found.append(afo.train(model, clients, loss=F.cross_entropy, rounds=2).stacked)
+        assert [layer.training for layer in model.modules()] == [True, True, False, True, True]
+    assert not found[0]["1.running_mean"].any()
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])

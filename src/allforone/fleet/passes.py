@@ -25,11 +25,10 @@ class Passes:
 
     def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch) -> None:
         self.module, self.loss, self.seed = module, loss, seed
+        self.modes = training_modes(module)
         self.trained = trained_names(module)
-        given = module.training  # layers that the user put to eval inside a model in training stay so: frozen
-        self.modes = [layer.training or not given for layer in module.modules()]
         self.workers, self.drawing = Workers(module), RLock()
-        self.draws = self.moves_buffers = self.draws_again = False
+        self.draws = self.draws_again = self.draws_judged = self.moves_buffers = False
         with seeded(generator(seed, "try")):
             self._try_layers(first)
 
@@ -73,7 +72,7 @@ class Passes:
         wanted = [held[name] for name in self.trained]
 
         def passes() -> tuple[Tensor, ...]:
-            with self._drawing_by(client, step, purpose):
+            with self._drawing_by(self.draws, client, step, purpose, "layers"):
                 value = loss(module(inputs))
                 if self.draws_again:
                     return gradient_of(value, wanted)
@@ -87,12 +86,19 @@ class Passes:
             return while_holding(module, held, passes)
 
     @contextmanager
-    def _drawing_by(self, *name: int | str) -> Iterator[None]:
-        """Layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
-        if not self.draws:
+    def judging(self, module: nn.Module, *name: int | str) -> Iterator[None]:
+        """Eval mode."""
+        module.eval()
+        with self._drawing_by(self.draws_judged, *name, "judged"):
+            yield
+
+    @contextmanager
+    def _drawing_by(self, draws: bool, *name: int | str) -> Iterator[None]:
+        """What draws at random (dropout) draws by the batch's name, whoever computes it."""
+        if not draws:
             yield
             return
-        with self.drawing, seeded(generator(self.seed, *name, "layers")):  # they know the global generators only
+        with self.drawing, seeded(generator(self.seed, *name)):  # it knows the global generators only
             yield
 
     def train_mode(self, module: nn.Module | None = None) -> None:
@@ -100,8 +106,8 @@ class Passes:
             layer.training = mode
 
     def _try_layers(self, first: Batch) -> None:
-        """Whether a pass draws at random (dropout), also when its layers are called again in the backward pass, and
-        whether it changes buffers (BatchNorm)."""
+        """Whether a pass draws at random (dropout), also when its layers are called again in the backward pass or when
+        it is judged, and whether it changes buffers (BatchNorm)."""
         start = row(stack(self.module, 1), 0)
         held = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in start.items()}
         self.train_mode()
@@ -122,6 +128,19 @@ class Passes:
                     functional_call(self.module, held, first[0].clone())
             except RuntimeError:
                 self.draws_again = True
+            self.module.eval()
+            with torch.no_grad():
+                before = _random_states()
+                self.loss(functional_call(self.module, start, first[0].clone()), first[1])
+                self.draws_judged = before != _random_states()
+
+
+def training_modes(module: nn.Module) -> list[bool]:
+    """Which layers train, after the module's own `train()`. Those that the user put to eval inside a model in training
+    stay so: frozen."""
+    frozen = [module.training and not layer.training for layer in module.modules()]
+    module.train()
+    return [layer.training and not still for layer, still in zip(module.modules(), frozen, strict=True)]
 
 
 class _Held(nn.Module):
