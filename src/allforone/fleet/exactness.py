@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
 from ..problems import Client, Loss
-from ..problems.data import Batch, draw
+from ..problems.data import Batch, draw, generator, seeded
 from .layout import arrange
 from .models import Models
 from .vectorised import Vectorised
@@ -36,7 +36,7 @@ class Trial:
 
     def holds(self, attempt: Callable[["Trial"], bool]) -> bool:
         try:
-            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            with seeded(generator("try")), warnings.catch_warnings():
                 warnings.simplefilter("error")  # vmap warns where it would be slow
                 return attempt(self)
         except Exception:  # whatever the user's model does when asked in this way, the plain way remains

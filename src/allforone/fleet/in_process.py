@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..problems import Problem, check
-from ..problems.data import Batch, draw, generator
+from ..problems.data import Batch, draw, generator, seeded
 from .base import (
     Direction,
     Evaluation,
@@ -44,10 +44,15 @@ class InProcess(ABC):
     ) -> None:
         if not callable(participation) and not 0 < participation <= 1:
             raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
+        if torch.is_autocast_enabled("cpu"):
+            raise InputError(
+                "torch.autocast is on around the training, which threads do not inherit: enter it in the model's forward"
+            )
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size
         module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
-        check(problem, module)
+        with seeded(generator(seed, "check")):
+            check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ..errors import InputError, blaming
-from .data import Augment, Finite, Population, Stream, Transform, fingerprint, generator
+from .data import Augment, Finite, Population, Stream, Transform, draw, fingerprint, generator, seeded
 from .metrics import Metric, named
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
@@ -192,6 +193,22 @@ class Problem(Task):
     """
 
     clients: Sequence[Client] = field(kw_only=True)
+
+    def initial_model(self, seed: int) -> nn.Module:
+        """The model to start from; lazy layers take their shapes from the first client's data, and draw by the seed."""
+        module = super().initial_model(seed)
+        if not self.clients or not any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+            return module
+        shaped = copy.deepcopy(module)
+        with (
+            torch.no_grad(),
+            seeded(generator(seed, "lazy layers")),
+            blaming("client 0: the model's lazy layers cannot be made on its train data"),
+        ):
+            shaped.eval()(draw(self.clients[0].train, 2, seed=0, client=0, step=0, purpose="check")[0])
+        for layer, given in zip(shaped.modules(), module.modules(), strict=True):
+            layer.training = given.training
+        return shaped
 
     @property
     def task(self) -> Task:

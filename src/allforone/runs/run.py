@@ -1,5 +1,6 @@
 """One description of a run, under `afo.train`, `allforone run`, `compare` and `resume` alike."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,7 @@ class Run:
 
     def check(self) -> None:
         """Find what would stop it at its start, without making a fleet."""
-        check(self.problem, self.problem.initial_model(self.config.seed))
+        check(self.problem, copy.deepcopy(self.problem.initial_model(self.config.seed)))
         if self.config.guard:
             hold_out(self.problem, HELD_OUT, self.config.seed)
         if self.config.attack:
