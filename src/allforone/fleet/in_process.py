@@ -46,7 +46,7 @@ class InProcess(ABC):
             raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
         if torch.is_autocast_enabled("cpu"):
             raise InputError(
-                "torch.autocast is on around the training, which threads do not inherit: enter it in the model's forward"
+                "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
             )
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size

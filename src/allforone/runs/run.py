@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Local
 from ..describe import architecture, described, options
 from ..errors import InputError
@@ -80,8 +82,9 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
-    optimizer, config = _optimizer(config, given)
-    identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
+    model = problem.initial_model(config.seed)
+    optimizer, config = _optimizer(config, given, model)
+    identity = {"model": architecture(model), "loss": described(problem.loss)}
     if problem.smoothness is not None:
         identity["smoothness"] = problem.smoothness
     if problem.metrics:
@@ -133,7 +136,7 @@ def _filled(config: RunConfig, problem: Problem) -> RunConfig:
     )
 
 
-def _optimizer(config: RunConfig, given: Given) -> tuple[Optimizer, RunConfig]:
+def _optimizer(config: RunConfig, given: Given, model: nn.Module) -> tuple[Optimizer, RunConfig]:
     assert config.optimizer and config.rounds and config.inner
     if given.optimizer is None and given.scheduler is None:
         chosen = config.optimizer, config.scheduler, config.schedule
@@ -141,7 +144,9 @@ def _optimizer(config: RunConfig, given: Given) -> tuple[Optimizer, RunConfig]:
     if given.scheduler and config.schedule:
         raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
     named = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
-    made = Optimizer(given.optimizer or named.make, given.scheduler or named.schedule)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters() if parameter.requires_grad}
+    schedule = given.scheduler or named.schedule
+    made = Optimizer(given.optimizer or named.make, schedule, **({"shapes": shapes} if shapes else {}))
     scheduler = _choice(given.scheduler) if given.scheduler else config.scheduler
     return made, config.model_copy(update={"optimizer": _choice(made.make), "scheduler": scheduler})
 
