@@ -95,3 +95,22 @@ def test_a_layer_that_the_user_froze_is_frozen_in_every_training_with_the_same_m
         assert [layer.training for layer in model.modules()] == [True, True, False, True, True]
     assert not found[0]["1.running_mean"].any()
     assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+class Words(nn.Module):
+    """An embedding whose gradients are sparse."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.last = nn.Embedding(50, 8, sparse=True), nn.Linear(8, 3)
+
+    def forward(self, x):
+        return self.last(self.words((x * 10).long() % 50).mean(1))
+
+
+@FLEETS
+def test_an_embedding_with_sparse_gradients_is_trained_like_any_other(fleet):
+    subject, mix = problem(Words), uneven(4)
+    made = fleet(subject, seed=SEED, batch_size=8)
+    assert furthest(trained_by(made, mix, 5), trained_plainly(subject, mix, 5, 8)) < 1e-5
+    made.look(made.initial(), made.begin(1, range(1)), 8, 16)

@@ -14,6 +14,7 @@ from ..problems import Client, Loss
 from ..problems.data import Batch, draw, generator, seeded
 from .layout import arrange
 from .models import Models
+from .passes import gradient_of
 from .vectorised import Vectorised
 
 
@@ -49,8 +50,7 @@ class Trial:
     def gradient(self, batch: Batch) -> Models:
         leaves = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in self.model.items()}
         loss = self.loss(functional_call(self.module, leaves, batch[0].clone()), batch[1])
-        wanted = [leaves[name] for name in self.trained]
-        return dict(zip(self.trained, torch.autograd.grad(loss, wanted, materialize_grads=True), strict=True))
+        return dict(zip(self.trained, gradient_of(loss, [leaves[name] for name in self.trained]), strict=True))
 
 
 @torch.no_grad()

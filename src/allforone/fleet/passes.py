@@ -159,7 +159,8 @@ def while_holding(module: nn.Module, tensors: Models, work: Callable[[], Found])
 
 
 def gradient_of(loss: Tensor, wanted: list[Tensor]) -> tuple[Tensor, ...]:
-    return torch.autograd.grad(loss, wanted, materialize_grads=True)
+    found = torch.autograd.grad(loss, wanted, materialize_grads=True)
+    return tuple(gradient.to_dense() if gradient.is_sparse else gradient for gradient in found)  # of embeddings
 
 
 def _random_states() -> tuple[object, ...]:
