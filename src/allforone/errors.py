@@ -41,6 +41,15 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
         raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error
 
 
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """What is wrong with the input here is said with its place."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+
+
 class Stopped(AllForOneError):  # noqa: N818  (not a mistake: the user pressed Ctrl-C)
     """Ctrl-C: what was done is kept."""
 

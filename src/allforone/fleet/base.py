@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ..errors import within
 from ..problems import Client
 from .models import Models
 from .optimizer import Optimizer
@@ -37,7 +38,11 @@ class Roster(tuple[Member, ...]):
 
     @classmethod
     def of(cls, clients: Iterable[Client]) -> "Roster":
-        return cls(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in clients)
+        members = []
+        for k, c in enumerate(clients):
+            with within(f"client {k}"):
+                members.append(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint))
+        return cls(members)
 
     @property
     def numbers(self) -> Tensor:

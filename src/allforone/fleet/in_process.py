@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, within
 from ..problems import Problem, check
 from ..problems.data import Batch, draw, generator, seeded
 from .base import (
@@ -57,7 +57,8 @@ class InProcess(ABC):
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
-        first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
+        with within("client 0, train data"):
+            first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)
         self.trained = self.passes.trained
         self.judge = Judge(problem, self.batches, self.passes, self.arranged)

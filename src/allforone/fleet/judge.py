@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, within
 from ..problems import Problem
 from ..problems.data import Batch, Finite
 from .base import Evaluation, NewLosses
@@ -65,7 +65,9 @@ class Judge:
             raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
         if held is None:
             return [self.arranged(self.batches.uncounted(client, step)) for step in coming]
-        return [self.arranged(held.take(part)) for part in torch.arange(len(held)).tensor_split(min(PARTS, len(held)))]
+        parts = torch.arange(len(held)).tensor_split(min(PARTS, len(held)))
+        with within(f"client {client}, held-out data"):
+            return [self.arranged(held.take(part)) for part in parts]
 
     @torch.no_grad()
     def _loss(self, module: nn.Module, model: Models, batch: Batch, *name: int | str) -> Tensor:
@@ -92,12 +94,13 @@ class Judge:
         if not isinstance(test, Finite):
             excess = float(test.excess(model))
             return {"loss": excess + test.floor, "excess": excess}
-        sample, _ = test.take(torch.tensor([0]))
         outputs, targets = [], []
         with (
-            blaming(f"client {k}, test data: model or loss fails", "Look at its inputs and targets"),
+            within(f"client {k}, test data"),
+            blaming("model or loss fails", "Look at its inputs and targets"),
             self.passes.judging(module, k, "test"),
         ):
+            sample, _ = test.take(torch.tensor([0]))
             for places in torch.arange(len(test)).split(max(1, PASSED_NUMBERS // sample.numel())):
                 with self.passes.drawing:  # a user's Dataset need not be safe for threads
                     inputs, target = self.arranged(test.take(places))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, within
 from .data import Augment, Finite, Population, Stream, Transform, draw, fingerprint, generator, seeded
 from .metrics import Metric, named
 
@@ -226,8 +226,6 @@ def hold_out(problem: Problem, share: float, seed: int) -> Problem:
     """The same problem with a share of every client's finite training data held out."""
     clients = []
     for number, client in enumerate(problem.clients):
-        try:
+        with within(f"client {number}{f' ({client.name})' if client.name else ''}"):
             clients.append(client.hold_out(share, generator(seed, number, "held out")))
-        except InputError as error:
-            raise InputError(f"client {number}{f' ({client.name})' if client.name else ''}: {error}") from error
     return replace(problem, clients=clients)
