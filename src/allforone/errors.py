@@ -1,5 +1,6 @@
 """What can go wrong, said so that the reader knows what, where, and what to do."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -19,6 +20,18 @@ class Diverged(AllForOneError):  # noqa: N818  (a state of the run, not a mistak
     def __init__(self, model: int, client: int, step: int) -> None:
         self.model, self.client, self.step = model, client, step
         super().__init__(f"the loss of client {model}'s model on client {client}'s data is not finite at step {step}")
+
+
+class Inexact(AllForOneError):  # noqa: N818  (nobody's mistake)
+    """A fast way fails, or was found to give something else than the plain one; the fleet has left it: ask again."""
+
+
+class Notice(UserWarning):
+    """What the user should know though the run goes on; the command line prints it as one line."""
+
+
+def notice(text: str) -> None:
+    warnings.warn(text, Notice, stacklevel=2)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -15,6 +15,7 @@ from .base import (
     Roster,
     Round,
     among_present,
+    surely,
 )
 from .in_process import InProcess, Participation
 from .loop import Loop
@@ -57,5 +58,6 @@ __all__ = [
     "row",
     "sketch",
     "stack",
+    "surely",
     "where_rows",
 ]

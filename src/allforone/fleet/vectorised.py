@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from ..errors import Diverged, blaming
+from ..errors import Diverged
 from ..problems import Loss
 from .models import Models
 from .passes import owner_of
@@ -83,15 +83,14 @@ class Vectorised:
         sketched gradients of every part, [N, N, parts, s]."""
         if sketch.size not in self._looks:
             self._looks[sketch.size] = Recorded(partial(self._looked, sketch=sketch))
-        with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-            losses, *found = self._looks[sketch.size](inputs, targets, *(models[name] for name in self.names))
+        losses, *found = self._looks[sketch.size](inputs, targets, *(models[name] for name in self.names))
         for m, k, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(m, k, step)
         return tuple(table.double() for table in found)
 
     def _looked(self, inputs: Tensor, targets: Tensor, *models: Tensor, sketch: Sketch) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
+            value = self.loss(functional_call(self.module, {**trained, **fixed}, x.clone()), y)  # others see it too
             return value, value
 
         def of_model(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, ...]:
