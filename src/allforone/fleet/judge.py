@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import InputError, blaming, within
-from ..problems import Problem
+from ..problems import Problem, unheld
 from ..problems.data import Batch, Finite
 from .base import Evaluation, NewLosses
 from .batches import Batches
@@ -48,9 +48,8 @@ class Judge:
         def losses(module: nn.Module, owned: tuple[int, list[Batch]]) -> Tensor:
             k, parts = owned
             with blaming(f"client {k}: the model or the loss fails on held-out data", "Look at its data"):
-                return torch.stack(
-                    [self._loss(module, row(models, k), part, k, place, "new") for place, part in enumerate(parts)]
-                )
+                found = [self._loss(module, row(models, k), part, k, j, "new") for j, part in enumerate(parts)]
+            return torch.stack(found) if found else torch.empty(0)
 
         asked, clients = present.nonzero().flatten().tolist(), self.problem.clients
         found = self.passes.workers.each(losses, [(k, self._new_data(k, coming[:PARTS])) for k in asked])
@@ -60,9 +59,11 @@ class Judge:
         return NewLosses(table, torch.tensor([client.held is not None for client in clients]))
 
     def _new_data(self, client: int, coming: range) -> list[Batch]:
-        held = self.problem.clients[client].held
-        if held is None and isinstance(self.problem.clients[client].train, Finite):
-            raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
+        held, clients = self.problem.clients[client].held, self.problem.clients
+        if client in (without := unheld(clients)):
+            if len(without) == len(clients):
+                raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
+            return []
         if held is None:
             return [self.arranged(self.batches.uncounted(client, step)) for step in coming]
         parts = torch.arange(len(held)).tensor_split(min(PARTS, len(held)))

@@ -9,9 +9,9 @@ from torch import nn
 
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Local
 from ..describe import architecture, described, options
-from ..errors import InputError
+from ..errors import InputError, notice
 from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
-from ..problems import Problem, check, hold_out
+from ..problems import Problem, check, hold_out, unheld
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
 from .parts import build_optimizer, known, load_algorithm, load_problem, resolve_schedule
@@ -61,6 +61,9 @@ class Run:
         config, problem, algorithm = self.config, self.problem, self.algorithm
         if config.guard:
             problem = hold_out(problem, HELD_OUT, config.seed)
+            if exempt := unheld(problem.clients):
+                who = ", ".join(map(str, exempt))
+                notice(f"the guard does not watch client {who}: too few training samples to hold some out for it")
             algorithm = algorithm if isinstance(algorithm, Local) else Guarded(algorithm)
         fleet = known(FLEETS, config.fleet.name, "fleet")(
             problem,
