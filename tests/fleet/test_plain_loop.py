@@ -42,6 +42,7 @@ def test_what_is_computed_again_in_the_backward_pass_is_computed_with_the_models
     subject, mix = problem(Checkpointed), uneven(4)
     made = fleet(subject, seed=SEED, batch_size=8)
     assert furthest(trained_by(made, mix, 20), trained_plainly(subject, mix, 20, 8)) < 1e-5
+    assert fleet is Loop or not made.fast.vectorises
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from ..problems import Client, Loss
 from ..problems.data import Batch, Finite, draw, generator, seeded
 from .layout import arrange
 from .models import Models, flat, row
-from .passes import gradient_of
+from .passes import gradient_of, while_holding
 from .sketch import sketch
 from .vectorised import Vectorised
 
@@ -74,8 +74,12 @@ class Trial:
     def gradient(self, batch: Batch, model: Models | None = None) -> Models:
         given = self.model if model is None else model
         leaves = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in given.items()}
-        loss = self.loss(functional_call(self.module, leaves, batch[0].clone()), batch[1])
-        return dict(zip(self.trained, gradient_of(loss, [leaves[name] for name in self.trained]), strict=True))
+        wanted = [leaves[name] for name in self.trained]
+
+        def passes() -> tuple[Tensor, ...]:
+            return gradient_of(self.loss(self.module(batch[0].clone()), batch[1]), wanted)
+
+        return dict(zip(self.trained, while_holding(self.module, leaves, passes), strict=True))
 
     def one_of_each_label(self) -> Batch:
         """Samples that a loss may weigh differently: of every label one, and the first of every batch."""

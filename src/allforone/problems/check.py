@@ -15,6 +15,8 @@ from .data import Batch, Finite, Population, draw, first_not_finite
 #: Samples of which any loss is defined.
 ENOUGH = 64
 
+Ranges = dict[str, tuple[int, int]]  #: what → the least and the most that went through model and loss
+
 
 def check(problem: Problem, model: nn.Module) -> None:
     """Raise an InputError that names the client and the remedy, or return."""
@@ -23,6 +25,7 @@ def check(problem: Problem, model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("the model has no parameters to train")
     first: Batch | None = None
+    proven: Ranges = {}
     for number, client in enumerate(problem.clients):
         where = f"client {number}" + (f" ({client.name})" if client.name else "")
         for part, data in (("train", client.train), ("test", client.test)):
@@ -46,7 +49,7 @@ def check(problem: Problem, model: nn.Module) -> None:
                     _check_pairs(problem, output, batch[1])
                 first = first or batch
                 if isinstance(data, Finite):
-                    _check_extremes(problem, model, data)
+                    _check_extremes(problem, model, data, proven)
 
 
 def _check_values(data: Finite) -> None:
@@ -57,15 +60,19 @@ def _check_values(data: Finite) -> None:
             raise InputError(f"NaN or infinity in the {what} at sample {sample}; fill or drop such samples")
 
 
-def _check_extremes(task: Task, model: nn.Module, data: Finite) -> None:
-    """Labels, and numbers of words, are out of range at their ends."""
+def _check_extremes(task: Task, model: nn.Module, data: Finite, proven: Ranges) -> None:
+    """Labels, and numbers of words, are out of range at their ends; what an earlier client has is `proven`."""
     for what, tensor in zip(("input up to", "target"), data.tensors or (), strict=False):
         if tensor.dtype not in (torch.int64, torch.int32) or tensor.numel() == 0:
             continue
         flat = tensor.reshape(len(tensor), -1)
-        for sample, value in ((flat.amin(1).argmin(), flat.min()), (flat.amax(1).argmax(), flat.max())):
-            with within(f"sample {int(sample)}, {what} {int(value)}"):
-                _check_loss(task, model, data.take(sample.expand(2)))
+        lowest, highest = int(flat.min()), int(flat.max())
+        least, most = proven.get(what, (highest + 1, highest))
+        for value, sample in ((lowest, flat.amin(1).argmin()), (highest, flat.amax(1).argmax())):
+            if not least <= value <= most:
+                with within(f"sample {int(sample)}, {what} {value}"):
+                    _check_loss(task, model, data.take(sample.expand(2)))
+        proven[what] = min(least, lowest), max(most, highest)
 
 
 def _check_same_kind(batch: Batch, first: Batch) -> None:
