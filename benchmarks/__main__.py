@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from allforone.algorithms import AllForOne, Oracle
-from allforone.fleet import Compiled, Loop, Stacked
+from allforone.fleet import Compiled, Loop, Stacked, everybody
 from allforone.problems import PROBLEMS, Problem
 
 from . import contestants
@@ -69,8 +69,12 @@ def all_for_one(name: str, fleet: Stacked, loop: Loop, update: float) -> Iterato
     batch = loop.batches.of(torch.ones(n), 0, purpose="compare", size=ESTIMATION)[0]
     taken = seconds(
         {
-            "look": lambda: fleet.look(models, round, algorithm.samples, algorithm.sketch),
-            "look of the loop": lambda: loop.look(models, round, algorithm.samples, algorithm.sketch),
+            "look": lambda: fleet.look(
+                models, round, everybody(len(fleet.roster)), algorithm.samples, algorithm.sketch
+            ),
+            "look of the loop": lambda: loop.look(
+                models, round, everybody(len(loop.roster)), algorithm.samples, algorithm.sketch
+            ),
             "collaborate": lambda: algorithm.collaborate(state, fleet, round),
             "reference update": descend(loop, models, torch.full((n, n), 1 / n, dtype=torch.float64)),
             "reference gradient": lambda: [

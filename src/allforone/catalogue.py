@@ -54,6 +54,7 @@ PROBLEMS: Catalogue[Callable[..., "Problem"]] = Catalogue(
 ALGORITHMS: Catalogue[Callable[..., "Algorithm"]] = Catalogue(
     {
         "all-for-one": "allforone.algorithms:AllForOne",
+        "all-for-one-round": "allforone.algorithms:all_for_one_round",
         "all-for-one-binary": "allforone.algorithms:all_for_one_binary",
         "all-for-one-continuous": "allforone.algorithms:all_for_one_continuous",
         "oracle": "allforone.algorithms:Oracle",

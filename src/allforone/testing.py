@@ -6,7 +6,7 @@ Example:
 """
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import is_dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .algorithms import Algorithm, State, advance
 from .describe import described
 from .errors import InputError
-from .fleet import Fleet, Loop, Optimizer, Round, Stacked, where_rows
+from .fleet import Fleet, Loop, Optimizer, Round, Stacked, Walks, everybody, where_rows
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
 
@@ -206,6 +206,7 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
     mix = torch.rand(n, n, generator=random, dtype=torch.float64) + torch.eye(n)
     mix[0, 1] = mix[1, 0] = 0
     some, starting = torch.tensor([1, 0, 1]), plain.initial()
+    few = torch.tensor([[i, (i + 1) % n, -1] for i in range(n)])
     three = {name: tensor[:3].clone() for name, tensor in starting.items()}
     asked: dict[str, Callable[[Fleet], Any]] = {
         "initial": lambda fleet: fleet.initial(),
@@ -214,7 +215,10 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
         "gradients of nobody's models": lambda fleet: fleet.gradients(three, mix[:3], round, round.steps[0], None),
         "descend": lambda fleet: fleet.descend(starting, mix, Optimizer(MOMENTUM), round)[0],
         "compare on fresh samples": lambda fleet: fleet.compare(starting, round, 5)._asdict(),
-        "look": lambda fleet: fleet.look(starting, round, 6, 16)._asdict(),
+        "look": lambda fleet: fleet.look(starting, round, everybody(n), 6, 16)._asdict(),
+        "look at few": lambda fleet: fleet.look(starting, round, few, 6, 16)._asdict(),
+        "walks": lambda fleet: _ways(fleet.walks(starting, everybody(n), Optimizer(MOMENTUM), round, 2)),
+        "walks of few": lambda fleet: _ways(fleet.walks(starting, few, Optimizer(MOMENTUM), round, 1)),
         "losses": lambda fleet: {"losses": fleet.losses(three, round)},
         "evaluate": lambda fleet: _flat(fleet.evaluate(starting, round)._asdict()),
         "ledger": lambda fleet: {"samples": fleet.ledger.samples},
@@ -228,6 +232,15 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
             else:
                 difference = partial("{}: {} differs. {}".format, what, name)
                 torch.testing.assert_close(answer[name], value, rtol=1e-3, atol=1e-5, equal_nan=True, msg=difference)
+
+
+def _ways(found: Iterable[Walks]) -> dict[str, Tensor]:
+    """Of all rows, however many came at a time."""
+    parts = list(found)
+    if not parts:
+        return {}
+    tables = {name: torch.cat([getattr(walks, name) for walks in parts]) for name in ("rows", "ways", "read")}
+    return {**tables, **{name: torch.cat([walks.buffers[name] for walks in parts]) for name in parts[0].buffers}}
 
 
 def _through_checkpoint(state: State) -> State:

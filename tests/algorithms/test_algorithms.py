@@ -67,7 +67,11 @@ def test_by_similarity_reads_like_its_equation():
 
 
 @pytest.mark.parametrize(
-    "name", sorted({*ALGORITHMS} - {"ditto", "apfl", "apfl-as-published", "fedavg-finetune", "wga-bc-as-published"})
+    "name",
+    sorted(
+        {*ALGORITHMS}
+        - {"all-for-one-round", "ditto", "apfl", "apfl-as-published", "fedavg-finetune", "wga-bc-as-published"}
+    ),
 )
 def test_one_client_alone_is_local(name):
     subject = problem("perceptron", count=1)

@@ -7,7 +7,7 @@ import torch
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, AllForOne, Local
-from allforone.fleet import Optimizer, Stacked
+from allforone.fleet import Optimizer, Stacked, everybody
 from allforone.problems import synthetic
 from allforone.testing import MOMENTUM, small_problem
 
@@ -85,8 +85,8 @@ def test_distances_and_norms_are_unbiased_once_the_noise_is_taken_off():
     problem = synthetic(seed=5, dimension=3, clients=4, spread=1.0)
     slopes = -2 * torch.stack([client.train.optimum for client in problem.clients])  # ∇R_k(0) with H = I
     fleet = Stacked(problem, seed=1, batch_size=2)
-    found = [fleet.look(fleet.initial(), at(fleet, step), 2, 0) for step in range(2000)]
-    distance, norm, noise = (torch.stack(column) for column in list(zip(*found, strict=True))[:3])
+    found = [fleet.look(fleet.initial(), at(fleet, step), everybody(4), 2, 0) for step in range(2000)]
+    distance, norm, noise = (torch.stack(column) for column in list(zip(*found, strict=True))[1:4])
     off = ~torch.eye(4, dtype=torch.bool)
 
     def assert_mean(values, true):

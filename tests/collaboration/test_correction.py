@@ -9,9 +9,11 @@ import allforone as afo
 from allforone.algorithms import AllForOne, advance
 from allforone.algorithms import all_for_one as module
 from allforone.collaboration import correction
-from allforone.collaboration.least_error import Difference
+from allforone.collaboration.least_error import Difference, Setting
 from allforone.fleet import Optimizer, Stacked
 from allforone.problems import synthetic
+
+SETTING = Setting(torch.eye(2, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 2), torch.ones(2))
 
 
 def table(*rows):
@@ -31,12 +33,12 @@ def record(came, foretold=1.0):
     [(1.0, 0.0, 1.0, 1.0), (1.0, 0.1, 1.0, 0.6), (1.0, 0.3, 1.0, 0.0), (1.0, 0.0, 0.5, 0.5), (1.0, 0.0, -2.0, 0.0)],
 )
 def test_a_difference_is_corrected_as_far_as_it_stands_out_and_came_again(length, chance, came, corrected):
-    share = correction.share(record(came), seen(length, chance))
+    share = correction.share(record(came), seen(length, chance), SETTING)
     torch.testing.assert_close(share, table([0, corrected], [corrected, 0]))
 
 
 def test_differences_never_foretold_are_not_corrected():
-    assert not correction.share(correction.no_record(2), seen(1.0, 0.0)).any()
+    assert not correction.share(correction.no_record(2, 2), seen(1.0, 0.0), SETTING).any()
 
 
 def test_the_step_is_that_of_the_partners_gradients_less_their_known_differences():

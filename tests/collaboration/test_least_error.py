@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from allforone.collaboration import least_error as rule
 from allforone.collaboration import trusted
 from allforone.collaboration.simplex import least_quadratic
-from allforone.fleet import Look, Member, Roster, Sketch
+from allforone.fleet import Look, Member, Roster, Sketch, everybody
 
 
 def forms(seed, rows=3, size=5):
@@ -44,7 +44,7 @@ def looked(a, b, read=16.0):
     mean = (a + b) / 2
     own = mean.diagonal().T[:, None]
     tables = [v.square().sum(2) for v in (mean - own, mean, (a - b) / 2)]
-    return Look(*tables, torch.stack([a, b], 2), torch.full((len(a),), read, dtype=torch.float64))
+    return Look(everybody(len(a)), *tables, torch.stack([a, b], 2), torch.full(tables[0].shape, read).double())
 
 
 def setting_of(sizes, parameters=20, batch=8):
@@ -52,11 +52,11 @@ def setting_of(sizes, parameters=20, batch=8):
     roster = Roster(
         Member(None, 1, None, stream=True) if size == torch.inf else Member(None, size, None) for size in sizes
     )
-    return rule.Setting.of(roster, batch, parameters)
+    return rule.Setting.of(roster, batch, parameters, roster.numbers, everybody(len(roster)))
 
 
 def remembered(looks, setting):
-    memory = rule.nothing(len(setting.batch), looks[0].halves.shape[-1])
+    memory = rule.nothing(*setting.batch.shape, looks[0].halves.shape[-1])
     for look in looks:
         memory = rule.remember(memory, look, setting)
     return memory
@@ -70,7 +70,7 @@ def weights_after(looks, sizes):
     setting, kappa = setting_of(sizes), each(0.5, len(sizes))
     memory = remembered(looks, setting)
     weights = rule.least_error(rule.weigh_up(memory, setting, kappa))
-    return trusted(weights, rule.trust(memory, looks[-1], setting, kappa))
+    return trusted(weights, rule.trust(memory, looks[-1], setting, kappa), setting.itself)
 
 
 def halves(gradients, noise, seed, count=12):
@@ -115,7 +115,7 @@ def test_whatever_arrives_rows_sum_to_one(scale, broken, n, seed):
     gradients = scale * torch.randn(n, 7, generator=random, dtype=torch.float64)
     looks = halves(gradients, scale * (seed % 3), seed, count=3)
     for look in looks[1:]:
-        for table in look[:4]:
+        for table in look[1:5]:
             table[:, -1] = broken if n > 2 else table[:, -1]
     found = weights_after(looks, [[1, 2, 9, torch.inf][seed % 4]] * n)
     assert found.isfinite().all() and (found >= -1e-12).all()
@@ -126,7 +126,7 @@ def test_one_client_that_sends_nan_sends_nobody_else_to_local():
     one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     looks = halves(torch.stack([one] * 5), 0.5, 0)
     for look in looks:
-        for table in look[:4]:
+        for table in look[1:5]:
             table[:, 4] = torch.nan
     found = weights_after(looks, [torch.inf] * 5)
     assert (found[:4, 4] == 0).all() and found[:4].diagonal().max() < 0.5
@@ -142,8 +142,8 @@ def test_identical_clients_count_the_same_however_few_samples_they_have():
 def test_what_a_model_leaves_unfitted_is_one_less_parameters_by_samples():
     sizes = [1, 20, 40, 2000, torch.inf]
     assert setting_of(sizes, parameters=20).unfitted.tolist() == [0, 0, 0.5, 0.99, 1]
-    assert setting_of(sizes, batch=8).batch.tolist() == [1, 8, 8, 8, 8]
-    assert setting_of(sizes).rarity.tolist() == [1, 1 / 20, 1 / 40, 1 / 2000, 0]
+    assert setting_of(sizes, batch=8).batch[0].tolist() == [1, 8, 8, 8, 8]
+    assert setting_of(sizes).rarity[0].tolist() == [1, 1 / 20, 1 / 40, 1 / 2000, 0]
 
 
 def test_chance_is_taken_off_the_difference_by_and_by():
@@ -182,7 +182,7 @@ def test_a_partner_may_add_more_the_smaller_the_step():
 
 def test_who_does_not_answer_is_not_trusted():
     look = looked(*[torch.ones(3, 3, 7).double()] * 2)
-    for table in look[:4]:
+    for table in look[1:5]:
         table[1] = table[:, 1] = torch.nan
     setting = setting_of([9] * 3)
     share = rule.trust(remembered([look], setting), look, setting, each(0.5, 3))
@@ -193,7 +193,7 @@ def costs(noise, sizes, parameters=1, kappa=0.5):
     """What squared weight costs, of clients with equal gradients of size 1 and this noise of a sample [N] or [N, N]."""
     n = len(sizes)
     noise = torch.as_tensor(noise).double().expand(n, n)
-    memory = {**rule.nothing(n, 1), "noise": noise, "seen": torch.ones_like(noise), "weight": torch.ones_like(noise)}
+    memory = {**rule.nothing(n, n, 1), "noise": noise, "seen": torch.ones_like(noise), "weight": torch.ones_like(noise)}
     return rule.weigh_up(memory, setting_of(sizes, parameters), each(kappa, n))
 
 
@@ -234,7 +234,7 @@ def test_who_sends_next_to_nothing_is_not_a_partner():
 def test_pairs_never_seen_together_do_not_listen_to_each_other():
     looks, setting = halves(torch.ones(3, 20).double(), 0.5, 0), setting_of([9] * 3)
     for look in looks:
-        for table in look[:4]:
+        for table in look[1:5]:
             table[1] = table[:, 1] = torch.nan
     memory = remembered(looks, setting)
     assert all(value.isfinite().all() for value in memory.values())

@@ -120,4 +120,6 @@ def test_trusted_weights_are_the_clipped_gradients_weighted(n, seed):
     trust = torch.rand(n, n, generator=random, dtype=torch.float64).fill_diagonal_(1)
     gradients = torch.randn(n, 4, generator=random, dtype=torch.float64)
     clipped = gradients[:, None] + trust[:, :, None] * (gradients[None] - gradients[:, None])
-    torch.testing.assert_close(trusted(alpha, trust) @ gradients, (alpha[:, :, None] * clipped).sum(1))
+    torch.testing.assert_close(
+        trusted(alpha, trust, torch.eye(n, dtype=torch.bool)) @ gradients, (alpha[:, :, None] * clipped).sum(1)
+    )

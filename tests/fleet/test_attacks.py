@@ -7,7 +7,7 @@ import torch
 
 from allforone.algorithms import ALGORITHMS, CoBo
 from allforone.errors import InputError
-from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, pick, row
+from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, everybody, pick, row
 from allforone.problems import synthetic
 
 from ..rounds import at, evaluate, gradients, play, train
@@ -28,7 +28,10 @@ def test_without_its_liars_the_fleet_is_the_usual_one(model, honest):
     models = plain.initial()
     ours, theirs = (gradients(made, models, EVERYONE, 0) for made in (fleet, plain))
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in ours)
-    for asked in (lambda made: made.compare(models, at(made, 0), 6), lambda made: made.look(models, at(made, 0), 6, 8)):
+    for asked in (
+        lambda made: made.compare(models, at(made, 0), 6),
+        lambda made: made.look(models, at(made, 0), everybody(4), 6, 8),
+    ):
         for mine, its in zip(*(asked(made) for made in (fleet, plain)), strict=True):
             torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
 
@@ -65,7 +68,7 @@ def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weig
     assert all(torch.allclose(ours[name], theirs[name], atol=1e-6) for name in ours)
     refused = fleet.ledger.refused
     assert refused.nonzero().flatten().tolist() == fleet.liars and refused.sum() == 3  # by the others
-    for seen in (fleet.compare(models, at(fleet, 0), 6), fleet.look(models, at(fleet, 0), 6, 8)):
+    for seen in (fleet.compare(models, at(fleet, 0), 6), fleet.look(models, at(fleet, 0), everybody(4), 6, 8)):
         assert seen.distance[:, fleet.liars].isnan().all()
 
 
@@ -82,7 +85,7 @@ def test_a_stale_gradient_is_the_first_again_at_every_step_for_every_model(model
         found = fleet.gradients(six, only, at(fleet, step), step, None)
         sent = torch.cat([found[name].flatten(1) for name in fleet.trained], 1)
         torch.testing.assert_close(sent, first.expand(6, -1))
-    assert fleet.look(models, at(fleet, 6), 6, 8).noise[:, liar].eq(0).all()
+    assert fleet.look(models, at(fleet, 6), everybody(4), 6, 8).noise[:, liar].eq(0).all()
 
 
 def test_cobo_among_clients_that_send_their_first_gradient_goes_on():

@@ -7,7 +7,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.errors import Notice
-from allforone.fleet import Loop, Stacked, exactness
+from allforone.fleet import Loop, Stacked, everybody, exactness
 from allforone.fleet.stacked import Vectorised
 
 from .plain_loop import SEED, furthest, trained_by, trained_plainly, uneven
@@ -134,7 +134,8 @@ def test_recurrent_layers_with_few_units_are_trained_as_in_a_plain_loop(kind):
     fleet = Stacked(subject, seed=SEED, batch_size=8)
     assert furthest(trained_by(fleet, mix, 5), trained_plainly(subject, mix, 5, 8)) < 1e-5
     looked, plain = (
-        made.look(made.initial(), made.begin(1, range(1)), 8, 4) for made in (fleet, Loop(subject, seed=SEED))
+        made.look(made.initial(), made.begin(1, range(1)), everybody(4), 8, 4)
+        for made in (fleet, Loop(subject, seed=SEED))
     )
     assert torch.allclose(looked.norm, plain.norm, rtol=1e-3)
 

@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import Compiled, Loop, Optimizer, Stacked, fast_passes
+from allforone.fleet import Compiled, Loop, Optimizer, Stacked, everybody, fast_passes
 from allforone.problems.data import Finite, draw, draw_many
 from allforone.problems.mnist import network
 
@@ -53,7 +53,7 @@ def test_one_core_and_two_give_the_same_bits(model, cores):
         fleet = Stacked(images(model), seed=0, batch_size=4)
         models, _ = fleet.descend(fleet.initial(), weights(), SGD, over(fleet, range(3)))
         judged = evaluate(fleet, models)
-        looked = fleet.look(models, at(fleet, 0), 6, 16)
+        looked = fleet.look(models, at(fleet, 0), everybody(len(fleet.roster)), 6, 16)
         found.append([*models.values(), *looked, judged.loss, judged.metrics["accuracy"]])
         assert torch.get_num_threads() == count
     assert all(one.equal(two) for one, two in zip(*found, strict=True))

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.fleet import Loop, Stacked
+from allforone.fleet import Loop, Stacked, everybody
 
 from ..rounds import at, evaluate, play
 from .models import MODELS, problem
@@ -48,7 +48,7 @@ def test_stacked_equals_loop(algorithm, model):
 
 ASKED = {
     "compare": lambda fleet: fleet.compare(fleet.initial(), at(fleet, 7), 9),
-    "look": lambda fleet: fleet.look(fleet.initial(), at(fleet, 7), 9, 16),
+    "look": lambda fleet: fleet.look(fleet.initial(), at(fleet, 7), everybody(len(fleet.roster)), 9, 16),
 }
 
 
@@ -139,5 +139,5 @@ def test_the_ways_are_chosen_by_trying_them():
         "noisy": "one by one",
         "in place": "all at once",
         "still norm": "concatenated",
-        "in place parameter": "concatenated",
+        "in place parameter": "all at once",
     }

@@ -8,7 +8,7 @@ from torch.utils.checkpoint import checkpoint
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import Loop, Stacked
+from allforone.fleet import Loop, Stacked, everybody
 
 from .plain_loop import SEED, furthest, trained_by, trained_plainly, uneven
 
@@ -114,4 +114,4 @@ def test_an_embedding_with_sparse_gradients_is_trained_like_any_other(fleet):
     subject, mix = problem(Words), uneven(4)
     made = fleet(subject, seed=SEED, batch_size=8)
     assert furthest(trained_by(made, mix, 5), trained_plainly(subject, mix, 5, 8)) < 1e-5
-    made.look(made.initial(), made.begin(1, range(1)), 8, 16)
+    made.look(made.initial(), made.begin(1, range(1)), everybody(4), 8, 16)

@@ -1,7 +1,7 @@
 """How the models are updated. One file each, `init` and `step`."""
 
 from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS
-from .all_for_one import AllForOne
+from .all_for_one import AllForOne, all_for_one_round
 from .apfl import Apfl
 from .base import Algorithm, Info, Memory, State, Verdict, Weighted, advance
 from .by_similarity import BySimilarity, Weighting, all_for_one_binary, all_for_one_continuous, default_weighting
@@ -38,6 +38,7 @@ __all__ = [
     "advance",
     "all_for_one_binary",
     "all_for_one_continuous",
+    "all_for_one_round",
     "default_weighting",
     "fedavg_finetune",
 ]

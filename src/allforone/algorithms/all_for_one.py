@@ -4,16 +4,19 @@ As good as the best of training alone, averaging and the true clusters, without 
 """
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from ..collaboration import correction, trusted
+from ..collaboration import candidates, correction
 from ..collaboration import least_error as rule
-from ..collaboration.similarity import ordered_pairs
+from ..collaboration.decision import Decision, by_client, decide
 from ..errors import InputError
-from ..fleet import Direction, Fleet, Look, Models, Round, among_present, sketch, where_rows
+from ..fleet import Direction, Fleet, Models, Optimizer, Round, Walks, everybody, look_at, sketch
 from .base import Info, Memory, State, Weighted
+from .race import begin, race
+from .walking import moved, walk_together
 
 #: Numbers of all differences between clients, N²P, above which correcting them is refused: they and a look take 2 GB.
 MOST_DIFFERENCES = 2**26
@@ -29,6 +32,11 @@ class AllForOne(Weighted):
         every: rounds between two looks, each as dear as N² gradients of `samples` samples; the weights stay in between.
         correct: take known differences off partners' gradients, so that who differs still lowers the noise. Keeps a
             whole gradient for every pair of clients.
+        exchange: "update" asks partners for a gradient at every update; "round" sends them the model once a round, and
+            they answer with how far they came from it in the round's updates.
+        partners: at most so many are asked, drawn anew every round by their weights; by default all with a weight.
+        candidates: at most so many are looked at in a round, of whom partners are chosen; by default everybody.
+        momentum: of the moves from round to round, with exchange="round".
 
     Example:
         >>> import allforone as afo
@@ -36,65 +44,151 @@ class AllForOne(Weighted):
         tensor([1., 1., 1., 1.], dtype=torch.float64)
     """
 
-    name = "all-for-one"
-    label = "All-for-one"
-
     samples: int = 16
     sketch: int = 64
     every: int = 1
     correct: bool = False
+    exchange: Literal["update", "round"] = "update"
+    partners: int | None = None
+    candidates: int | None = None
+    momentum: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("samples", "sketch", "every"):
+        for name in ("samples", "sketch", "every", "partners", "candidates"):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
+            if wrong and not (value is None and name in ("partners", "candidates")):
                 raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
         if not isinstance(self.correct, bool):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
-        if self.correct and self.every > 1:
-            raise InputError(f"every is {self.every}: with correct=True clients look at each other in every round")
+        if self.exchange not in ("update", "round"):
+            raise InputError(f"exchange is {self.exchange!r}: must be 'update' or 'round'")
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"momentum is {self.momentum!r}: must be from 0 to below 1")
+        for clash, why in (
+            (self.correct and self.every > 1, "every: with correct=True clients look at each other in every round"),
+            (self.correct and self.candidates, "candidates: with correct=True everybody is looked at"),
+            (self.exchange == "round" and self.every > 1, "every: with exchange='round' the answers are the look"),
+            (self.exchange == "round" and self.correct, "correct: it is for exchange='update' only"),
+            (self.exchange == "update" and self.momentum, "momentum: it is for exchange='round'; or give an optimizer"),
+            (
+                self.exchange == "round" and self.partners and self.candidates,
+                "partners and candidates: with exchange='round' one answer serves both; give candidates",
+            ),
+        ):
+            if clash:
+                raise InputError(f"not together with the rest: {why}")
+
+    @property
+    def name(self) -> str:
+        return "all-for-one" if self.exchange == "update" else "all-for-one-round"
+
+    @property
+    def label(self) -> str:
+        return "All-for-one" if self.exchange == "update" else "All-for-one, one exchange a round"
+
+    def init(self, models: Models, optimizer: Optimizer) -> State:
+        if self.exchange == "round":
+            optimizer.check_fresh()
+        return super().init(models, optimizer)
+
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        """One round; streams, whose coming batches are new, also go on alone and take the better way."""
+        after, info = (self._one_exchange if self.exchange == "round" else super().step)(state, fleet, round)
+        if any(member.stream for member in fleet.roster):
+            begun = state.own.get("race") or begin(state.models, state.optimizer, len(fleet.roster))
+            after, raced = race(after, begun, fleet, round)
+            after = after._replace(own={**after.own, "race": raced})
+        return after, info
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         if state.own and (round.number - 1) % self.every:
-            return _told(state.own), state.own
-        n, parameters = len(fleet.roster), sum(state.models[name][0].numel() for name in fleet.trained)
+            return self._info(Decision(**state.own["told"]), round), state.own
+        seen, ids = self._whom(state, fleet, round)
+        look = fleet.look(state.models, round, ids, self.samples, seen["difference"].shape[2])
+        seen = self._bent(seen, ids, look.halves, state, fleet, state.optimizer.step_size)
+        setting = rule.Setting.of(fleet.roster, fleet.batch_size, _parameters(state, fleet), fleet.roster.numbers, ids)
+        # a stream shows the batches that it trains on: only the rounds before may weigh them
+        finite = setting.own(setting.rarity) > 0
+        told, seen = decide(seen, look, setting, self._curvature(seen, state, fleet), finite, self.correct)
+        return self._info(told, round), {"seen": seen, "told": told._asdict()}
+
+    def _one_exchange(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        """A round in which clients are asked one thing: how far they come from one's model. It tells all that a look
+        does."""
+        before, ids = self._whom(state, fleet, round)
+        kappa, width = self._curvature(before, state, fleet), before["difference"].shape[2]
+        seen = {name: table.clone() for name, table in before.items()}
+        told = Decision.alone(ids, ids == fleet.roster.numbers[:, None])
+        halves = torch.full((*ids.shape, 2, width), torch.nan, dtype=torch.float64)
+
+        def weigh(walks: Walks) -> Tensor:
+            rows, parameters = walks.rows, walks.ways.shape[3]
+            setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows])
+            ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
+            look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
+            known = {name: table[rows] for name, table in before.items()}
+            decision, after = decide(known, look, setting, kappa[rows], setting.own(setting.rarity) > 0)
+            for name, table in after.items():
+                seen[name][rows] = table
+            for whole, part in zip(told, decision, strict=True):
+                whole[rows] = part
+            halves[rows] = look.halves
+            return decision.weights
+
+        move, buffers = walk_together(state.models, ids, state.optimizer, fleet, round, weigh)
+        if self.momentum and "velocity" in state.own:
+            move = move + self.momentum * state.own["velocity"]
+        own: dict[str, Any] = {"seen": self._bent(seen, ids, halves, state, fleet, 1.0), "told": told._asdict()}
+        own = {**own, "velocity": move} if self.momentum else own
+        after = State(
+            moved(state.models, move, buffers, fleet.trained),
+            state.optimizer.after_walks(state.models, fleet.trained),
+            own,
+        )
+        return after, self._info(told, round)._replace(messages=2 * asked(ids, round))
+
+    def _whom(self, state: State, fleet: Fleet, round: Round) -> tuple[dict[str, Tensor], Tensor]:
+        """What is known, and who is looked at in this round, [N, c]: those at the first places."""
+        n, parameters = len(fleet.roster), _parameters(state, fleet)
+        count = min(self.candidates or n, n - 1)
         if self.correct and n * n * parameters > MOST_DIFFERENCES:
             raise InputError(
                 f"correct keeps {n}² gradients of {parameters} numbers: too many for this machine; train without it"
             )
-        setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters)
-        look = fleet.look(state.models, round, self.samples, parameters if self.correct else self.sketch)
-        memory: dict[str, Tensor] = state.own or {**rule.nothing(n, look.halves.shape[-1]), **correction.no_record(n)}
-        if self.correct:
-            memory = correction.compare_with_record(memory, look)
-        memory, kappa = self._curvature(memory, look, state, fleet)
-        after = rule.remember(memory, look, setting)
-        # a stream shows the batches that it trains on: only the rounds before may weigh them
-        known = {name: where_rows(setting.rarity == 0, memory[name], now) for name, now in after.items()}
-        left = (look.norm.diagonal() / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
-        difference = rule.differences(known, setting, rule.noises(known, setting).fresh)
-        corrected = correction.share(known, difference) if self.correct else torch.zeros(n, n, dtype=torch.float64)
-        terms = rule.weigh_up(known, setting, kappa * left, corrected)  # with care while one's own gradient vanishes
-        trust = rule.trust(after, look, setting, kappa)
-        weights = trusted(rule.least_error(terms), trust)
-        bias = torch.where(terms.allowed, terms.bias, torch.nan)
-        told = {"weights": weights, "bias": bias, "cost": terms.cost, "trust": trust}
-        if self.correct:
-            heard = among_present(weights, round.present, fleet.roster.numbers)
-            told["shift"] = correction.shift(heard, corrected, difference, known["size"])
-        return _told(told), {**after, **told}
+        seen = state.own.get("seen")
+        if not seen:
+            places, width = candidates.places(n, count), parameters if self.correct else min(self.sketch, parameters)
+            seen = {**rule.nothing(n, places, width), **candidates.nobody(n, places)}
+            seen = {**seen, **correction.no_record(n, places)} if self.correct else seen
+        if count == n - 1:
+            return seen, everybody(n)
+        ids = candidates.choose(seen, round.present, count, round.number)
+        return candidates.arranged(seen, ids), ids
 
-    def _curvature(
-        self, memory: dict[str, Tensor], look: Look, state: State, fleet: Fleet
-    ) -> tuple[dict[str, Tensor], Tensor]:
+    def _bent(
+        self, seen: dict[str, Tensor], ids: Tensor, halves: Tensor, state: State, fleet: Fleet, step: float | None
+    ) -> dict[str, Tensor]:
+        """What is known, with how gradients, `step` times the halves, bend between the models."""
+        if step is None or fleet.smoothness is not None:
+            return seen
+        flat = torch.cat([state.models[name].flatten(1) for name in fleet.trained], 1)
+        return rule.bend(seen, ids, halves, sketch(flat.shape[1], halves.shape[3])(flat.double()), step)
+
+    def _curvature(self, seen: dict[str, Tensor], state: State, fleet: Fleet) -> Tensor:
         """κ for ηβ: known, seen, or 1 where the step does not grow with the gradient, as of Adam."""
         step, ones = state.optimizer.step_size, torch.ones(len(fleet.roster), dtype=torch.float64)
         if step is None:
-            return memory, ones
-        if fleet.smoothness is not None:
-            return memory, (step * fleet.smoothness * ones).clamp(max=1)
-        flat = torch.cat([state.models[name].flatten(1) for name in fleet.trained], 1)
-        return rule.curvature(memory, look, sketch(flat.shape[1], look.halves.shape[-1])(flat.double()), step)
+            return ones
+        return rule.curvature(seen) if fleet.smoothness is None else (step * fleet.smoothness * ones).clamp(max=1)
+
+    def _info(self, told: Decision, round: Round) -> Info:
+        """What a look has decided, and whom of the partners it falls to in this round."""
+        weights, itself = told.weights, told.ids == torch.arange(len(told.ids))[:, None]
+        if self.partners:
+            weights = candidates.partners(weights, itself, self.partners, round.number)
+        bias, noise, trust = (by_client(t, told.ids, torch.nan) for t in (told.bias, told.cost, told.trust))
+        return Info(by_client(weights, told.ids, 0.0), (1 - bias).clamp(min=0), bias=bias, noise=noise, trust=trust)
 
     def direction(self, own: Memory, fleet: Fleet) -> Direction | None:
         if not self.correct:
@@ -102,7 +196,7 @@ class AllForOne(Weighted):
 
         def corrected(models: Models, gradients: Models) -> Models:
             sizes = [models[name][0].numel() for name in fleet.trained]
-            parts = dict(zip(fleet.trained, own["shift"].split(sizes, 1), strict=True))
+            parts = dict(zip(fleet.trained, own["told"]["shift"].split(sizes, 1), strict=True))
             return {
                 name: gradient - parts[name].reshape(gradient.shape).to(gradient.dtype) if name in parts else gradient
                 for name, gradient in gradients.items()
@@ -110,12 +204,22 @@ class AllForOne(Weighted):
 
         return corrected
 
-    def looking(self, round: Round, partners: int) -> int:
-        """A gradient of every pair, and the models that updates do not send."""
-        return 0 if (round.number - 1) % self.every else 2 * ordered_pairs(round) - partners
+    def looking(self, round: Round, own: Memory, partners: int) -> int:
+        """A gradient of everyone looked at, and the models that updates do not send."""
+        if (round.number - 1) % self.every:
+            return 0
+        return 2 * asked(own["told"]["ids"], round) - partners
 
 
-def _told(memory: Memory) -> Info:
-    """What the last look has decided."""
-    bias = memory["bias"]
-    return Info(memory["weights"], (1 - bias).clamp(min=0), bias=bias, noise=memory["cost"], trust=memory["trust"])
+def asked(ids: Tensor, round: Round) -> int:
+    """How many are asked in all by those who are there, besides themselves."""
+    here = (ids >= 0) & round.present[ids] & (ids != torch.arange(len(ids))[:, None])
+    return int((here & round.present[:, None]).sum())
+
+
+def _parameters(state: State, fleet: Fleet) -> int:
+    return sum(state.models[name][0].numel() for name in fleet.trained)
+
+
+def all_for_one_round(sketch: int = 64, candidates: int | None = None, momentum: float = 0.0) -> AllForOne:
+    return AllForOne(sketch=sketch, exchange="round", candidates=candidates, momentum=momentum)

@@ -122,7 +122,7 @@ class Weighted(Algorithm):
         """What becomes of the mixed gradients, by what is remembered; by default nothing."""
         return None
 
-    def looking(self, round: Round, partners: int) -> int | None:
+    def looking(self, round: Round, own: Memory, partners: int) -> int | None:
         """Messages by which the weights were found, beyond those of the updates between so many ordered pairs."""
         return 0
 
@@ -132,7 +132,7 @@ class Weighted(Algorithm):
         mix = weights if info.scale is None else info.scale[:, None] * weights
         models, optimizer = fleet.descend(state.models, mix, state.optimizer, round, self.direction(own, fleet))
         partners = pairs(weights)
-        looking = self.looking(round, partners)  # for a partner's gradient one sends one's model: two messages
+        looking = self.looking(round, own, partners)  # for a partner's gradient one sends one's model: two messages
         messages = None if looking is None else 2 * len(round.steps) * partners + looking
         return State(models, optimizer, own), info._replace(weights=weights, messages=messages)
 

@@ -54,7 +54,7 @@ class BySimilarity(Weighted):
         scale = step_scale(weights, state.optimizer.lr, fleet.smoothness) if fleet.smoothness else None
         return Info(weights, estimate.similarity, scale), own
 
-    def looking(self, round: Round, partners: int) -> int | None:
+    def looking(self, round: Round, own: Memory, partners: int) -> int | None:
         return self.estimator.messages(round, partners)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..fleet import Look
-from .least_error import Difference
+from .least_error import Difference, Setting
 from .similarity import Memory
 
 #: How much of the record of what was foretold is kept at each refresh.
@@ -17,18 +17,18 @@ RECORD_KEPT = 0.9
 CERTAIN = 4
 
 
-def no_record(n: int) -> Memory:
+def no_record(n: int, places: int) -> Memory:
     """What is remembered of foretold differences before the first refresh."""
-    return {name: torch.zeros(n, n, dtype=torch.float64) for name in ("came", "foretold")}
+    return {name: torch.zeros(n, places, dtype=torch.float64) for name in ("came", "foretold")}
 
 
-def compare_with_record(memory: Memory, look: Look) -> Memory:
+def compare_with_record(memory: Memory, look: Look, setting: Setting) -> Memory:
     """Σ⟨x, c⟩ and Σ‖c‖² over the refreshes: what came along what was foretold, and how long that was.
 
     The noise of x is new, so that the ratio of the two is 1 on average where differences stay as they are.
     """
     mean = look.halves.mean(2)
-    x = mean - mean.diagonal().T[:, None]
+    x = mean - setting.own(mean)[:, None]
     unit = memory["size"].exp()[:, None]
     c = memory["difference"] / memory["weight"].clamp(min=1e-150)[..., None] * unit.sqrt()[..., None]
     known = x.isfinite().all(2) & (memory["weight"] > 0)
@@ -42,11 +42,11 @@ def compare_with_record(memory: Memory, look: Look) -> Memory:
     }
 
 
-def share(memory: Memory, difference: Difference) -> Tensor:
+def share(memory: Memory, difference: Difference, setting: Setting) -> Tensor:
     """s_ik = (1 − 4 chance/‖c_ik‖²)₊, at most the share of the foretold that came."""
     certain = (1 - CERTAIN * difference.chance / difference.length.clamp(min=1e-300)).clamp(min=0)
     kept_word = (memory["came"] / memory["foretold"].clamp(min=1e-300)).clamp(0, 1)
-    return certain.minimum(kept_word).fill_diagonal_(0)
+    return torch.where(setting.itself, 0, certain.minimum(kept_word))
 
 
 def shift(weights: Tensor, corrected: Tensor, difference: Difference, size: Tensor) -> Tensor:

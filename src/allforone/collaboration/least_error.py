@@ -5,7 +5,8 @@ So client i takes the weights α with the least ‖Σ_k α_k Δ_ik‖² + Σ_k �
 Δ_ik = ∇R_k(θ_i) − ∇R_i(θ_i). At α = e_i that is the error of training alone, at equal weights that of averaging, inside
 the true cluster the oracle's; the least is never above any of them, as far as the estimates hold.
 
-Everything of row i is in units of client i's own squared gradient S_i, so that nothing depends on its scale.
+Everything of row i is in units of client i's own squared gradient S_i, so that nothing depends on its scale. A row has
+a place for each client that i looks at, itself among them: all N, or c candidates.
 """
 
 from typing import NamedTuple
@@ -42,27 +43,37 @@ LEAST_CURVATURE = 0.003
 
 
 class Setting(NamedTuple):
-    """What the weights depend on besides what is seen: of each client [N]."""
+    """What the weights depend on besides what is seen: of each client at its places in the rows."""
 
-    batch: Tensor  #: b_k, samples of an update
-    rarity: Tensor  #: 1/n_k; 0 of a stream
-    unfitted: Tensor  #: 1 − P/n_k: the share of the noise that P parameters leave of n_k samples they are fitted to
+    itself: Tensor  #: [R, c], where a row has its owner
+    batch: Tensor  #: [R, c], b_k, samples of an update
+    rarity: Tensor  #: [R, c], 1/n_k; 0 of a stream
+    unfitted: (
+        Tensor  #: [R], 1 − P/n_i: the share of the noise that P parameters leave of n_i samples they are fitted to
+    )
 
     @classmethod
-    def of(cls, roster: Roster, batch_size: int, parameters: int) -> "Setting":
+    def of(cls, roster: Roster, batch_size: int, parameters: int, rows: Tensor, ids: Tensor) -> "Setting":
+        """Of the clients `ids` [R, c] that `rows` [R] look at."""
         sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
-        return cls(sizes.clamp(max=batch_size), 1 / sizes, (1 - parameters / sizes).clamp(min=0))
+        theirs = sizes[ids]
+        unfitted = (1 - parameters / sizes[rows]).clamp(min=0)
+        return cls(ids == rows[:, None], theirs.clamp(max=batch_size), 1 / theirs, unfitted)
+
+    def own(self, table: Tensor) -> Tensor:
+        """[R, …], what a table [R, c, …] says of the rows' owners."""
+        return table[self.itself]
 
 
-def nothing(n: int, sketch: int) -> Memory:
+def nothing(n: int, places: int, sketch: int) -> Memory:
     """What is remembered before the first refresh."""
-    table, row = torch.zeros(n, n, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
+    table, row = torch.zeros(n, places, dtype=torch.float64), torch.zeros(n, dtype=torch.float64)
     return {
         "size": row,  # ln S_i, smoothed
         "ratio": table,  # ln S_ik/S_i, smoothed
         "noise": table,  # of one sample of k, in units of S_ik
         "seen": table,  # the weight of that noise
-        "difference": torch.zeros(n, n, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
+        "difference": torch.zeros(n, places, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
         "weight": table,  # Σ ω, in units of 1/S_i
         "spread": table,  # Σ ω² of the noise of x, in units of 1/S_i
         "rise": row,
@@ -76,7 +87,7 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
     Averaging differences as vectors, instead of squared distances, is what tells a twin from a stranger under noise.
     """
     met = look.norm.isfinite() & look.noise.isfinite()
-    met = met & met.diagonal()[:, None]
+    met = met & setting.own(met)[:, None]
     largest = torch.where(met, look.norm, 0).amax(1, keepdim=True)
     size = look.norm.maximum(SMALLEST * largest).clamp(min=1e-300)
     new = memory["seen"] == 0
@@ -85,87 +96,97 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
         kept = torch.where(first, now, SIZE_KEPT * memory[name] + (1 - SIZE_KEPT) * now)
         return torch.where(known, kept, memory[name])
 
-    own = size.diagonal().log()
-    log_size = smoothed("size", own, new.diagonal(), met.diagonal())
+    own = setting.own(size).log()
+    log_size = smoothed("size", own, setting.own(new), setting.own(met))
     ratio = smoothed("ratio", size.log() - own[:, None], new, met)
     unit, relative = log_size.exp()[:, None], ratio.exp()
-    grown = torch.where(new.diagonal(), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
+    grown = torch.where(setting.own(new), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
     certain = 1 / (1 + relative)  # ω S_i: differences between small gradients count more
     noise = look.noise / unit
     left = noise * (1 - look.read * setting.rarity).clamp(min=0)  # who shows all of its data shows no chance
     mean = look.halves.mean(2)
-    x = (mean - mean.diagonal().T[:, None]) / unit.sqrt()[..., None]
+    x = (mean - setting.own(mean)[:, None]) / unit.sqrt()[..., None]
     now = {
         "noise": NOISE_KEPT * memory["noise"] + (1 - NOISE_KEPT) * noise * look.read / relative,
         "seen": NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT),
         "difference": DIFFERENCE_KEPT * grown.sqrt()[..., None] * memory["difference"] + certain[..., None] * x,
         "weight": DIFFERENCE_KEPT * grown * memory["weight"] + certain,
-        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (left.diagonal()[:, None] + left),
+        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (setting.own(left)[:, None] + left),
     }
     kept = {name: torch.where(met if t.dim() == 2 else met[..., None], t, memory[name]) for name, t in now.items()}
     return {**memory, **kept, "size": log_size, "ratio": ratio}
 
 
-def curvature(memory: Memory, look: Look, points: Tensor, step: float) -> tuple[Memory, Tensor]:
-    """κ_i for ηβ, from how client i's own gradient differs between models: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide.
+def bend(memory: Memory, ids: Tensor, halves: Tensor, points: Tensor, step: float) -> Memory:
+    """How client k's own gradient differs between models: ⟨δa, δb⟩, free of the halves' noise, and ⟨δθ, δg⟩, for ηg.
 
-    points: [N, s], the models, sketched; step: η. Products of the two halves are free of their noise.
+    ids: [N, c], whose the halves [N, c, 2, s] are; points: [N, s], the models, sketched; step: η.
     """
-    mine = look.halves.transpose(0, 1)  # [i, j]: client i's samples at model j
-    change = step * (mine.diagonal().movedim(-1, 0)[:, None] - mine)
-    way = points[:, None] - points
+    home = halves[ids == torch.arange(len(points))[:, None]]  # [N, 2, s], each client's at its own model
+    change = step * (home[ids] - halves)
+    way = points[ids] - points[:, None]
     apart = way.square().sum(2)
-    known = (apart > 0) & change.isfinite().all(3).all(2)
-    rise = (change[:, :, 0] * change[:, :, 1]).sum(2) / apart
-    run = (way * change.mean(2)).sum(2) / apart
-    now = {name: torch.where(known, values, 0).sum(1) for name, values in (("rise", rise), ("run", run))}
-    rise, run = (CURVATURE_KEPT * memory[name] + values for name, values in now.items())
-    kappa = torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
-    return {**memory, "rise": rise, "run": run}, kappa
+    known = (ids >= 0) & (apart > 0) & change.isfinite().all(3).all(2)
+
+    def kept(name: str, values: Tensor) -> Tensor:
+        parts = torch.where(known, values / apart, 0).flatten()
+        return CURVATURE_KEPT * memory[name] + torch.zeros_like(memory[name]).index_add(
+            0, ids.clamp(min=0).flatten(), parts
+        )
+
+    rise, run = (change[:, :, 0] * change[:, :, 1]).sum(2), (way * change.mean(2)).sum(2)
+    return {**memory, "rise": kept("rise", rise), "run": kept("run", run)}
+
+
+def curvature(memory: Memory) -> Tensor:
+    """[N], κ_k for ηβ: η‖δg‖²/⟨δθ, δg⟩; 1 while models coincide."""
+    rise, run = memory["rise"], memory["run"]
+    return torch.where((rise > 0) & (run > 0), rise / run.clamp(min=1e-300), 1).clamp(LEAST_CURVATURE, 1)
 
 
 class Noise(NamedTuple):
     """Of one sample, at θ_i, in units of S_i."""
 
-    own: Tensor  #: [N, 1], of one's own
-    theirs: Tensor  #: [N, N], of k, not below one's own: who reports none must not take all the weight
-    fresh: Tensor  #: [N, N], of samples that θ_i is not fitted to, by what k shows
-    least: Tensor  #: [N, 1], of such samples of one's own
+    own: Tensor  #: [R, 1], of one's own
+    theirs: Tensor  #: [R, c], of k, not below one's own: who reports none must not take all the weight
+    fresh: Tensor  #: [R, c], of samples that θ_i is not fitted to, by what k shows
+    least: Tensor  #: [R, 1], of such samples of one's own
 
 
 def noises(memory: Memory, setting: Setting) -> Noise:
     """Of n_i samples that P parameters are fitted to, 1 − P/n_i of the noise is left, so others must tell it."""
     met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
     raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
-    own = raw.diagonal()[:, None]
+    own = setting.own(raw)[:, None]
     fresh = own.maximum(raw.minimum(torch.where(unfitted > 0, own / unfitted, torch.inf)))
-    others = torch.where(met.clone().fill_diagonal_(False), fresh, torch.nan)
+    others = torch.where(met & ~setting.itself, fresh, torch.nan)
     return Noise(own, raw.maximum(own), fresh, own.fmax(others.nanquantile(QUARTER, dim=1, keepdim=True)))
 
 
 class Difference(NamedTuple):
     """∇R_k(θ_i) − ∇R_i(θ_i), as remembered, in units of √S_i."""
 
-    mean: Tensor  #: [N, N, s], c_ik
-    length: Tensor  #: [N, N], ‖c_ik‖²
-    chance: Tensor  #: [N, N], what of that chance alone would make
+    mean: Tensor  #: [R, c, s], c_ik
+    length: Tensor  #: [R, c], ‖c_ik‖²
+    chance: Tensor  #: [R, c], what of that chance alone would make
 
 
 def differences(memory: Memory, setting: Setting, fresh: Tensor) -> Difference:
-    weight, rarity = memory["weight"].clamp(min=1e-150), setting.rarity
+    weight, rare = memory["weight"].clamp(min=1e-150), setting.own(setting.rarity)[:, None] + setting.rarity
     mean = memory["difference"] / weight[..., None]
     drawn = memory["seen"] * memory["spread"] / weight.square()  # of the samples looked at, trusted by and by
-    chance = drawn + (2 - setting.unfitted[:, None]) * (rarity[:, None] + rarity) * fresh  # of finite data
+    chance = drawn + (2 - setting.unfitted[:, None]) * rare * fresh  # of finite data
     return Difference(mean, mean.square().sum(2), chance)
 
 
 class Terms(NamedTuple):
     """What is weighed up, in units of S_i."""
 
-    bias: Tensor  #: [N, N], ‖Δ_ik‖² as far as it is known, of what is not corrected
-    gram: Tensor  #: [N, N, N], ⟨Δ_ik, Δ_il⟩
-    cost: Tensor  #: [N, N], (κ_i/b_k + 1/n_k) σ_k²: what a unit of squared weight costs
-    allowed: Tensor  #: [N, N], whether k may be a partner of i
+    bias: Tensor  #: [R, c], ‖Δ_ik‖² as far as it is known, of what is not corrected
+    gram: Tensor  #: [R, c, c], ⟨Δ_ik, Δ_il⟩
+    cost: Tensor  #: [R, c], (κ_i/b_k + 1/n_k) σ_k²: what a unit of squared weight costs
+    allowed: Tensor  #: [R, c], whether k may be a partner of i
+    itself: Tensor  #: [R, c], where a row has its owner
 
 
 def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor | float = 0.0) -> Terms:
@@ -174,7 +195,7 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor 
     Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. A correction brings in the error of one's own mean
     gradient, half of the chance, which is common to all partners.
     """
-    itself, rarity = torch.eye(len(kappa), dtype=torch.bool), setting.rarity
+    itself, rarity = setting.itself, setting.rarity
     noise = noises(memory, setting)
     difference = differences(memory, setting, noise.fresh)
     allowed = itself | ((memory["seen"] > 0) & (memory["ratio"].exp() > IDLE))
@@ -185,21 +206,21 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor 
     shrunk, root, doubt = left[..., None] * difference.mean, bias.sqrt(), corrected * (difference.chance / 2).sqrt()
     products = shrunk @ shrunk.mT + (doubt[:, :, None] * doubt[:, None])
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
-    gram = torch.where(itself, torch.diag_embed(bias), gram)
+    gram = torch.where(torch.eye(gram.shape[1], dtype=torch.bool), torch.diag_embed(bias), gram)
     care = kappa[:, None] / setting.batch
-    least = care.diagonal()[:, None] * noise.own + rarity * noise.least
+    least = setting.own(care)[:, None] * noise.own + rarity * noise.least
     cost = torch.where(itself, least, ((care + rarity) * noise.theirs).maximum(least))
-    return Terms(bias, gram, cost.clamp(min=1e-300), allowed)
+    return Terms(bias, gram, cost.clamp(min=1e-300), allowed, itself)
 
 
 def least_error(terms: Terms) -> Tensor:
-    """[N, N], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
-    own = terms.cost.diagonal()[:, None]
+    """[R, c], the weights of least bias² + noise; rows sum to one. A row of which nothing can be said is alone."""
+    own = terms.cost[terms.itself][:, None]
     near = terms.allowed & (terms.bias / own < STRANGE)
     products = torch.where(near[:, :, None] & near[:, None], terms.gram / own[..., None], 0)
     weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=1e9)), near)
     fine = weights.isfinite().all(1, keepdim=True)
-    return torch.where(fine, weights, torch.eye(len(weights), dtype=weights.dtype))
+    return torch.where(fine, weights, terms.itself.to(weights.dtype))
 
 
 def trust(memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor:
@@ -208,11 +229,10 @@ def trust(memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor
     ρ_i is one's own squared gradient, now or smoothed, over 2κ; on finite data, where that vanishes near interpolation,
     at least the median distance. Who did not answer is not trusted.
     """
-    itself = torch.eye(len(kappa), dtype=torch.bool)
-    own = look.norm.diagonal()[:, None]
-    middle = torch.where(itself, own, look.distance).nanmedian(1, keepdim=True).values
+    own = setting.own(look.norm)[:, None]
+    middle = torch.where(setting.itself, own, look.distance).nanmedian(1, keepdim=True).values
     reach = (REACH / kappa)[:, None] * own.maximum(memory["size"].exp()[:, None])
-    reach = torch.where(setting.rarity[:, None] > 0, reach.maximum(middle), reach)
-    beyond = look.distance - 2 * look.noise.diagonal()[:, None]
+    reach = torch.where(setting.own(setting.rarity)[:, None] > 0, reach.maximum(middle), reach)
+    beyond = look.distance - 2 * setting.own(look.noise)[:, None]
     share = torch.where(beyond > reach, reach / beyond.clamp(min=1e-300), 1).sqrt()
     return torch.where(look.distance.isfinite(), share.nan_to_num(), 0)

@@ -21,10 +21,13 @@ def normalised(weights: Tensor) -> Tensor:
     return weights / weights.sum(1, keepdim=True)
 
 
-def trusted(weights: Tensor, trust: Tensor) -> Tensor:
-    """w with Σ_k w_ik g_k = Σ_k α_ik (g_i + f_ik (g_k − g_i)): what is not trusted falls to oneself."""
-    kept = (weights * trust).fill_diagonal_(0)
-    return kept + torch.diag(weights.sum(1) - kept.sum(1))
+def trusted(weights: Tensor, trust: Tensor, itself: Tensor) -> Tensor:
+    """w with Σ_k w_ik g_k = Σ_k α_ik (g_i + f_ik (g_k − g_i)): what is not trusted falls to oneself.
+
+    itself: where a row has its owner.
+    """
+    kept = torch.where(itself, 0, weights * trust)
+    return torch.where(itself, (weights.sum(1) - kept.sum(1))[:, None], kept)
 
 
 def effective_variance(r: Tensor, criterion: Criterion, variance: Tensor) -> Tensor:

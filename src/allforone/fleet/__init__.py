@@ -14,13 +14,16 @@ from .base import (
     PairStatistics,
     Roster,
     Round,
+    Walks,
     among_present,
+    everybody,
     surely,
 )
 from .in_process import InProcess, Participation
 from .loop import Loop
 from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
+from .pairs import look_at
 from .sketch import Sketch, sketch
 from .stacked import Compiled, Stacked
 
@@ -49,8 +52,11 @@ __all__ = [
     "Schedule",
     "Sketch",
     "Stacked",
+    "Walks",
     "among_present",
     "by_row",
+    "everybody",
+    "look_at",
     "mean",
     "pick",
     "plus",

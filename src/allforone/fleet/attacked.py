@@ -4,6 +4,7 @@ A gradient that is not finite or has the wrong size is refused, counted and neve
 """
 
 import math
+from collections.abc import Iterator
 from functools import partial
 
 import torch
@@ -11,7 +12,19 @@ from torch import Tensor
 
 from ..problems.data import Batch, generator
 from .attacks import ATTACKS, Attack, Seen
-from .base import Direction, Evaluation, Ledger, Look, NewLosses, PairStatistics, Round, among_present, surely
+from .base import (
+    Direction,
+    Evaluation,
+    Ledger,
+    Look,
+    NewLosses,
+    PairStatistics,
+    Round,
+    Walks,
+    among_present,
+    everybody,
+    surely,
+)
 from .in_process import InProcess
 from .models import Models, pick
 from .optimizer import Optimizer
@@ -107,22 +120,48 @@ class Attacked:
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         drawn = self.honest.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
-        look = self._look(models, {k: [batch] for k, batch in drawn.items()}, round.steps.start, 0)
+        ids = everybody(len(self.roster))
+        look = self._look(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps.start, 0)
         return PairStatistics(look.distance, look.norm)
 
-    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
-        return self._look(models, self.honest.to_look_at(round, samples), round.steps.start, sketch)
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
+        return self._look(models, self.honest.to_look_at(round, samples), ids, round.steps.start, sketch)
 
-    def _look(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+    def _look(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
         sent, short = self._sent(models, batches, step, "look {}"), self.honest.sketch(sketch)
         unknown = torch.full((sum(self._sizes),), torch.nan, dtype=models[self.trained[0]].dtype)
 
-        def gradients(i: int, k: int) -> list[Tensor]:
-            fine = all(bool(self._fine(column)[i]) for column in sent[k])
-            return [column[i] if fine else unknown for column in sent[k]]
+        usable = {k: torch.stack([self._fine(column) for column in columns]).all(0) for k, columns in sent.items()}
 
-        rows = [looks(gradients(i, i), (gradients(i, k) for k in sent), short) for i in sent]
-        return look_of(rows, batches, len(self.roster), short.size)
+        def gradients(i: int, k: int) -> list[Tensor] | None:
+            if k not in sent:
+                return None
+            return [column[i] if usable[k][i] else unknown for column in sent[k]]
+
+        rows = [looks((gradients(i, k) for k in ids[i].tolist()), gradients(i, i) or [], short) for i in sent]
+        return look_of(rows, batches, ids, short.size)
+
+    def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
+        """What liars make of a gradient they make of the way they went, turned round."""
+        for walks in self.honest.walks(models, ids, optimizer, round, parts):
+            told = -walks.ways
+            asked = {k: ((ids[walks.rows] == k) & (walks.rows != k)[:, None]).nonzero() for k in self.liars}
+            truthful = ~torch.isin(ids[walks.rows], torch.tensor(self.liars)) & told.isfinite().all(3).all(2)
+            victims = torch.where(truthful[..., None, None], told, 0).sum(1) / truthful.sum(1)[:, None, None]
+            for k, places in asked.items():
+                for part in range(parts):
+                    r, c = places.unbind(1)
+                    own = told[r, c, part]
+                    pace = optimizer.lr * len(round.steps)
+                    first = pace * self._stale[k].expand_as(own) if k in self._stale else own
+                    random = generator(self.honest.seed, k, round.steps.start, part, "attack")
+                    seen = Seen(own, victims[r, part], first, random, self.liars.index(k), round.steps.start)
+                    lie = ATTACKS[self.attack.kind](seen)
+                    fine = self._fine(lie)
+                    self.refused[k] += int((~fine).sum()) if part == 0 else 0
+                    usable = lie if lie.shape == own.shape else torch.full_like(own, torch.nan)
+                    told[r, c, part] = torch.where(fine[:, None], usable, torch.nan)
+            yield walks._replace(ways=-told)
 
     def _sent(
         self, models: Models, batches: dict[int, list[Batch]], step: int, purpose: str = "update"

@@ -1,6 +1,6 @@
 """The contract with the clients: whoever and wherever they are, they answer with gradients."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
 import torch
@@ -77,13 +77,23 @@ class PairStatistics(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What the clients say at each other's models, in halves; row i is about the model of client i. NaN: not asked."""
+    """What clients say at each other's models, in halves; a row is about the model of its owner. NaN: not asked."""
 
-    distance: Tensor  #: [N, N], ‖ḡ_k(θ_i) − ḡ_i(θ_i)‖², ḡ the mean over all samples
-    norm: Tensor  #: [N, N], ‖ḡ_k(θ_i)‖²
-    noise: Tensor  #: [N, N], ‖a − b‖²/4 for the halves, the variance of ḡ_k(θ_i)
-    halves: Tensor  #: [N, N, 2, s], a and b, sketched
-    read: Tensor  #: [N], how many samples each has looked at
+    ids: Tensor  #: [R, c], which clients each row has asked, its owner among them; -1: nobody
+    distance: Tensor  #: [R, c], ‖ḡ_k(θ_i) − ḡ_i(θ_i)‖², ḡ the mean over all samples
+    norm: Tensor  #: [R, c], ‖ḡ_k(θ_i)‖²
+    noise: Tensor  #: [R, c], ‖a − b‖²/4 for the halves, the variance of ḡ_k(θ_i)
+    halves: Tensor  #: [R, c, 2, s], a and b, sketched
+    read: Tensor  #: [R, c], how many samples each has looked at
+
+
+class Walks(NamedTuple):
+    """How far clients came from some models, each on its own data. NaN: not asked, or nowhere."""
+
+    rows: Tensor  #: [R], whose models
+    ways: Tensor  #: [R, c, parts, P], the parameters after the walks less those before
+    buffers: Models  #: of the owner's own walk, after it: the mean over its parts
+    read: Tensor  #: [R, c], how many samples each has walked on
 
 
 class Evaluation(NamedTuple):
@@ -141,9 +151,20 @@ class Fleet(Protocol):
         """
         ...
 
-    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
         """What those present say at each other's models, from about `samples` samples each, as vectors of `sketch`
-        numbers: of finite data a sample of their own, of a stream the first batches of the round."""
+        numbers: of finite data a sample of their own, of a stream the first batches of the round.
+
+        Row i is client i's model; ids [N, c] are whom it asks, itself among them.
+        """
+        ...
+
+    def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
+        """How far those present come from each other's models in the updates of the round, some rows at a time.
+
+        Row i is client i's model; ids [N, c] are whom it asks, itself among them. Each of `parts` walks, 1 or 2, takes
+        its share of every batch and starts the optimizer anew.
+        """
         ...
 
     def losses(self, models: Models, round: Round) -> Tensor:
@@ -166,6 +187,11 @@ def surely(ask: Callable[[], Answer]) -> Answer:
         return ask()
     except Inexact:
         return surely(ask)
+
+
+def everybody(clients: int) -> Tensor:
+    """[N, N], whom the rows ask if all ask all: client k in place k."""
+    return torch.arange(clients).expand(clients, -1)
 
 
 def among_present(mix: Tensor, present: Tensor, owners: Tensor | None) -> Tensor:

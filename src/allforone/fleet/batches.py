@@ -71,6 +71,24 @@ class Batches:
             found[k] = [(inputs[:half], targets[:half]), (inputs[-half:], targets[-half:])]
         return found
 
+    def in_parts(self, asked: Tensor, steps: range, parts: int, least: int) -> dict[int, Batch]:
+        """[steps, parts, …], the batches of a round, whole or in halves. Of an odd batch both have the middle sample; a
+        batch too small for halves of `least` is one half's twice, and the next the other's."""
+        found = {}
+        for k in asked.nonzero().flatten().tolist():
+            inputs, targets = self._several(k, steps)
+            size = inputs.shape[1]
+            self._count(k, steps, "update", size)
+            half, several = -(-size // 2), torch.arange(len(steps))
+            if parts == 2 and size < 2 * least:
+                pairs = torch.stack([several - several % 2, several - several % 2 + 1], 1).clamp(max=len(steps) - 1)
+                found[k] = inputs[pairs], targets[pairs]
+            elif parts == 2:
+                found[k] = _both_halves(inputs, half), _both_halves(targets, half)
+            else:
+                found[k] = inputs[:, None], targets[:, None]
+        return found
+
     def equally_large(self, asked: Tensor, size: int | None = None) -> bool:
         """Whether there are clients asked, and their batches have one size."""
         return len({self.clients[k].batch(size or self.size) for k in asked.nonzero().flatten().tolist()}) == 1
@@ -105,3 +123,8 @@ class Batches:
         if fresh > 0:
             self._counted[client, purpose] = steps.stop
             self.samples[client] += fresh * size
+
+
+def _both_halves(batches: Tensor, half: int) -> Tensor:
+    """[steps, b, …] → [steps, 2, half, …]"""
+    return torch.stack([batches[:, :half], batches[:, batches.shape[1] - half :]], 1)

@@ -171,7 +171,8 @@ def _looks(trial: Trial, fast: Vectorised, models: Models, batches: list[Batch])
     )
     some = {name: tensor[:width] for name, tensor in models.items()}
     size = sum(models[name][0].numel() for name in trial.trained)
-    _, norm, *_ = fast.look(some, inputs, targets, 0, sketch(size, 1))
+    everyone = torch.arange(width)
+    _, _, norm, *_ = fast.look(some, everyone, everyone.expand(width, -1), (inputs, targets), sketch(size, 1))
     for k in range(width):
         halves = [trial.gradient((inputs[k, part], targets[k, part]), row(some, 0)) for part in (0, 1)]
         mean = torch.stack([flat(gradient.values()) for gradient in halves]).mean(0)

@@ -2,12 +2,13 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import InputError, within
+from ..errors import Diverged, InputError, within
 from ..problems import Problem, check
 from ..problems.data import Batch, draw, generator, seeded
 from .base import (
@@ -19,15 +20,22 @@ from .base import (
     PairStatistics,
     Roster,
     Round,
+    Walks,
     among_present,
+    everybody,
 )
 from .batches import Batches
 from .judge import Judge
 from .memory import keep_freed_memory
-from .models import Models, stack
+from .models import Models, row, stack
 from .optimizer import Optimizer
 from .passes import Passes
 from .sketch import Sketch, sketch
+from .walks import walk
+from .workers import Answer, Item
+
+#: Numbers in the displacements that are held at once.
+WALKED_NUMBERS = 2**24
 
 Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
@@ -106,19 +114,70 @@ class InProcess(ABC):
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
-        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, round.steps.start, 0)
+        ids = everybody(len(self.roster))
+        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps.start, 0)
         return PairStatistics(look.distance, look.norm)
 
-    def look(self, models: Models, round: Round, samples: int, sketch: int) -> Look:
-        return self.looked(models, self.to_look_at(round, samples), round.steps.start, sketch)
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
+        return self.looked(models, self.to_look_at(round, samples), ids, round.steps.start, sketch)
+
+    def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
+        asked = round.present & torch.isin(self.roster.numbers, ids[round.present])
+        batches = self.batches.in_parts(asked, round.steps, parts, 2 if self.passes.moves_buffers else 1)
+        read = torch.zeros(len(self.roster), dtype=torch.float64)
+        for k in batches:
+            read[k] = len(round.steps) * self.batches.clients[k].batch(self.batch_size)
+        rows = round.present.nonzero().flatten()
+        numbers = ids.shape[1] * parts * sum(models[name][0].numel() for name in self.trained)
+        for some in rows.split(max(1, WALKED_NUMBERS // numbers)) if len(rows) else ():
+            ways, buffers = self.walked(models, some, ids[some], optimizer.fresh(), batches, round.steps)
+            yield Walks(some, ways, buffers, read[ids[some]])
 
     def to_look_at(self, round: Round, samples: int) -> dict[int, list[Batch]]:
         """What those present show, in halves; a batch of one tells nothing to layers that compare its samples."""
         return self.batches.to_look_at(round.present, round.steps, samples, 2 if self.passes.moves_buffers else 1)
 
     @abstractmethod
-    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
         """What clients say on these batches, each whole or in halves; NaN of clients without one."""
+
+    def walked(
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+    ) -> tuple[Tensor, Models]:
+        """[R, c, parts, P], how far the clients `ids` [R, c] come from the models of `rows` [R] on their batches
+        [steps, parts, b, …], and the buffers after the walks of the rows' owners; NaN of clients without one."""
+        pairs = [(r, c, int(i), k) for r, i in enumerate(rows) for c, k in enumerate(ids[r].tolist()) if k in batches]
+
+        def work(module: nn.Module, pair: tuple[int, int, int, int]) -> tuple[Tensor, Models] | None:
+            _, _, i, k = pair
+            gradient = partial(self.one_gradient, module, i, k)
+            try:
+                return walk(gradient, row(models, i), self.trained, optimizer, batches[k], steps)
+            except Diverged:
+                if i == k:
+                    raise
+                return None  # who leads astray is not followed
+
+        size, (inputs, _) = sum(models[name][0].numel() for name in self.trained), next(iter(batches.values()))
+        ways = torch.full((*ids.shape, inputs.shape[1], size), torch.nan, dtype=models[self.trained[0]].dtype)
+        buffers = {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
+        for (r, c, i, k), found in zip(pairs, self.each(work, pairs), strict=True):
+            if found:
+                ways[r, c] = found[0]
+            if found and i == k:
+                for name, value in found[1].items():
+                    buffers[name][r] = value
+        return ways, buffers
+
+    @abstractmethod
+    def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
+        """work(module, item) for each item, in order."""
+
+    @abstractmethod
+    def one_gradient(
+        self, module: nn.Module, owner: int, client: int, model: Models, batch: Batch, step: int, purpose: str
+    ) -> Models:
+        """The gradient of one client at one model, and the buffers after its pass."""
 
     @abstractmethod
     def mixed_gradients(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:

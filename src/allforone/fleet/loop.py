@@ -1,7 +1,9 @@
 """The plain N² loop, written to be obviously right: the reference for tests, the yardstick for benchmarks."""
 
+from collections.abc import Callable
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..problems.data import Batch
 from .base import Look
@@ -9,6 +11,7 @@ from .in_process import InProcess
 from .models import Models, flat, row
 from .pairs import look_of, looks
 from .passes import owner_of
+from .workers import Answer, Item
 
 
 class Loop(InProcess):
@@ -25,16 +28,31 @@ class Loop(InProcess):
                         result[name][m] = value
         return result
 
-    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
-        def gradients(i: int, k: int) -> list[Tensor]:
-            return [
-                flat(self.passes.gradient(row(models, i), i, k, batch, step, f"look {part}")[0].values())
-                for part, batch in enumerate(batches[k])
-            ]
+    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
+        def gradients(i: int, k: int) -> list[Tensor] | None:
+            return None if k not in batches else self._parts(models, i, k, batches[k], step)
 
         short = self.sketch(sketch)
-        rows = [looks(gradients(i, i), (gradients(i, k) for k in batches), short) for i in batches]
-        return look_of(rows, batches, len(self.roster), short.size)
+        rows = [
+            looks((gradients(i, k) for k in ids[i].tolist()), self._parts(models, i, i, batches[i], step), short)
+            for i in batches
+        ]
+        return look_of(rows, batches, ids, short.size)
+
+    def _parts(self, models: Models, i: int, k: int, batches: list[Batch], step: int) -> list[Tensor]:
+        return [
+            flat(self.passes.gradient(row(models, i), i, k, batch, step, f"look {part}")[0].values())
+            for part, batch in enumerate(batches)
+        ]
+
+    def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
+        return [work(self.passes.module, item) for item in items]
+
+    def one_gradient(
+        self, module: nn.Module, owner: int, client: int, model: Models, batch: Batch, step: int, purpose: str
+    ) -> Models:
+        gradient, buffers = self.passes.gradient(model, owner, client, batch, step, purpose)
+        return {**gradient, **buffers}
 
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         count = len(models[self.trained[0]])

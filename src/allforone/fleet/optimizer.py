@@ -95,6 +95,34 @@ class Optimizer:
                     entries[name] = where_rows(rows, value, torch.zeros_like(value) if old is None else old)
         return replace(self, state=state)
 
+    def fresh(self) -> "Optimizer":
+        """With the step size of the coming round and nothing else of the past: no momentum, no counters."""
+        if self.state is None:
+            return self
+        return replace(self, state={**self.state, "optimizer": {**self.state["optimizer"], "state": {}}})
+
+    def check_fresh(self) -> None:
+        """Refuse an optimizer that cannot be started anew: one that keeps its past among its settings."""
+        ways = []
+        for optimizer in (self, self.after_walks({"probe": torch.ones(1, 2)}, ["probe"])):
+            running = replace(optimizer, schedule=None).start({"probe": torch.ones(1, 2)}, ["probe"])
+            for group in running.torch.param_groups:
+                group["lr"] = self.lr
+            running.apply({"probe": torch.tensor([[1.0, -2.0]])})
+            ways.append(running.models["probe"])
+        if not torch.allclose(ways[0], ways[1]):
+            raise InputError(
+                "the optimizer cannot be started anew, as every walk of exchange='round' must: it keeps its past among "
+                "its settings. Use SGD, Adam or AdamW, or exchange='update'"
+            )
+
+    def after_walks(self, models: Models, names: Sequence[str]) -> "Optimizer":
+        """The optimizer of the next round, whose scheduler has gone on, after a round of walks that each started one
+        anew."""
+        running = self.start(models, names)
+        running.apply({name: torch.zeros_like(models[name]) for name in names})
+        return running.finish()[1].fresh()
+
     def start(self, models: Models, names: Sequence[str]) -> "Running":
         """Begin a round on a copy of `models`, training the tensors in `names`."""
         return Running(self, models, names)

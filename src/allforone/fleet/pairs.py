@@ -1,4 +1,4 @@
-"""The statistics of pairs of clients, from their gradients."""
+"""The statistics of pairs of clients, from what they answer at each other's models."""
 
 from collections.abc import Iterable
 
@@ -10,12 +10,16 @@ from .base import Look
 from .sketch import Sketch
 
 
-def looks(own: list[Tensor], others: Iterable[list[Tensor]], sketch: Sketch) -> tuple[Tensor, ...]:
-    """A row of what was seen: distance, norm, noise and sketches, from the owner's parts and each client's: one whole,
-    or two halves."""
+def looks(answers: Iterable[list[Tensor] | None], own: list[Tensor], sketch: Sketch) -> tuple[Tensor, ...]:
+    """A row of what was seen: distance, norm, noise and sketches, from each answer and the owner's own; an answer is
+    one whole, or two halves. NaN in the place of who did not answer."""
     mean_own = torch.stack(own).mean(0)
     numbers, halves = [], []
-    for parts in others:
+    for parts in answers:
+        if parts is None:
+            numbers.append(torch.full((3,), torch.nan, dtype=mean_own.dtype))
+            halves.append(torch.full((len(own), sketch.size), torch.nan, dtype=mean_own.dtype))
+            continue
         mean = torch.stack(parts).mean(0)
         numbers.append(torch.stack([v.square().sum() for v in (mean - mean_own, mean, (parts[0] - parts[-1]) / 2)]))
         halves.append(sketch(torch.stack(parts)))
@@ -23,15 +27,25 @@ def looks(own: list[Tensor], others: Iterable[list[Tensor]], sketch: Sketch) -> 
     return distance, norm, noise, torch.stack(halves).double()
 
 
-def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]], count: int, size: int) -> Look:
-    """Rows of those asked to the table of all; NaN for the others."""
+def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]], ids: Tensor, size: int) -> Look:
+    """Rows of those who are there, in the order of `batches`, to the rows of all; NaN for the others."""
     asked = torch.tensor(list(batches), dtype=torch.long)
     parts = max((len(parts) for parts in batches.values()), default=2)
-    tables = [torch.full((count, count, *more), torch.nan, dtype=torch.float64) for more in ((), (), (), (parts, size))]
+    tables = [torch.full((*ids.shape, *more), torch.nan, dtype=torch.float64) for more in ((), (), (), (parts, size))]
     for table, column in zip(tables, zip(*rows, strict=True), strict=False):  # no column where nobody was asked
-        table[asked[:, None], asked] = torch.stack(column)
-    read = torch.zeros(count, dtype=torch.float64)
+        table[asked] = torch.stack(column)
+    read = torch.zeros(len(ids), dtype=torch.float64)
     for k, shown in batches.items():
         read[k] = sum(len(inputs) for inputs, _ in shown)
     distance, norm, noise, halves = tables
-    return Look(distance, norm, noise, halves, read)
+    return Look(ids, distance, norm, noise, halves, read[ids])
+
+
+def look_at(ways: Tensor, ids: Tensor, itself: Tensor, read: Tensor, sketch: Sketch) -> Look:
+    """The same from vectors in halves, [R, c, 2, P]; itself: [R, c], where a row has its owner."""
+    exact = ways.double()
+    mean = exact.mean(2)
+    distance, norm, noise = (
+        v.square().sum(2) for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, 1]) / 2)
+    )
+    return Look(ids, distance, norm, noise, sketch(exact), read)

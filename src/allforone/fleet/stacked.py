@@ -6,18 +6,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import AllForOneError
+from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
 from . import exactness
-from .base import Answer, Direction, Look
+from .base import Direction, Look
 from .fast_passes import FastPasses
 from .in_process import InProcess, Participation
 from .models import Models, flat, pick, row
 from .optimizer import Optimizer
 from .pairs import look_of, looks
+from .sketch import Sketch
 from .vectorised import Plan, Vectorised, check_losses
-from .workers import one_core
+from .workers import Answer, Item, one_core
 
 
 class Stacked(InProcess):
@@ -77,28 +78,85 @@ class Stacked(InProcess):
         check_losses([loss], plan, steps, owners)
         return {name: value if name in self.trained else value.clone() for name, value in result.items()}
 
-    def looked(self, models: Models, batches: dict[int, list[Batch]], step: int, sketch: int) -> Look:
+    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
         clients, short = list(batches), self.sketch(sketch)
         if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
             self.passes.train_mode()
             with one_core():
-                inputs, targets = _stacked(batches)
-                some = pick(models, torch.tensor(clients))
-                rows = self._at_once(self.small.look, some, inputs, targets, step, short)
-            return look_of(zip(*rows, strict=True), batches, len(self.roster), short.size)
+                rows = self._looked_at_once(models, batches, ids[clients], step, short)
+            return look_of(zip(*rows, strict=True), batches, ids, short.size)
         arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
 
         def of_row(module: nn.Module, i: int) -> tuple[Tensor, ...]:
-            def gradients(k: int) -> list[Tensor]:
+            def gradients(k: int) -> list[Tensor] | None:
+                if k not in arranged:
+                    return None
                 return [
                     self._gradient(module, row(models, i), i, k, batch, step, f"look {part}")
                     for part, batch in enumerate(arranged[k])
                 ]
 
             own = gradients(i)  # two clients' gradients in memory, never N
-            return looks(own, (gradients(k) if k != i else own for k in clients), short)
+            assert own is not None
+            return looks((own if k == i else gradients(k) for k in ids[i].tolist()), own, short)
 
-        return look_of(self.passes.workers.each(of_row, clients), batches, len(self.roster), short.size)
+        return look_of(self.passes.workers.each(of_row, clients), batches, ids, short.size)
+
+    def _looked_at_once(
+        self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, short: Sketch
+    ) -> list[Tensor]:
+        clients = torch.tensor(list(batches))
+        place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
+        place[clients] = torch.arange(len(clients))
+        own, columns = torch.arange(len(clients)), place[ids]
+        losses, *found = self._at_once(self.small.look, pick(models, clients), own, columns, _stacked(batches), short)
+        for m, c, _ in (~losses.isfinite()).nonzero().tolist():
+            raise Diverged(int(clients[m]), int(clients[place[ids[m, c]]]), step)
+        silent = ~torch.isin(ids, clients)
+        return [t.masked_fill(silent.view(*ids.shape, *[1] * (t.dim() - 2)), torch.nan) for t in found]
+
+    def walked(
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+    ) -> tuple[Tensor, Models]:
+        if not self.fast.vectorises or len({inputs.shape for inputs, _ in batches.values()}) > 1:
+            return super().walked(models, rows, ids, optimizer, batches, steps)
+        self.passes.train_mode()
+        with one_core():
+            ways = self._walked_at_once(models, rows, ids, optimizer, batches, steps)
+        return ways, {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
+
+    def _walked_at_once(
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+    ) -> Tensor:
+        """Every walk is a model of its own, which asks one client."""
+        inputs, targets = (torch.stack([batch[side] for batch in batches.values()], 1) for side in (0, 1))
+        parts, clients = inputs.shape[2], torch.tensor(list(batches))
+        place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
+        place[clients] = torch.arange(len(clients))
+        columns = (parts * place[ids][..., None] + torch.arange(parts)).flatten()
+        start = pick(models, rows.repeat_interleave(ids.shape[1] * parts))
+        running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
+        fine = torch.ones(len(columns), dtype=torch.bool)
+        for x, y in zip(inputs.flatten(1, 2), targets.flatten(1, 2), strict=True):
+            gradients, losses = self._at_once(self.small.gradients, running.models, plan, x, y)
+            running.apply(gradients)
+            fine &= losses.isfinite().all(1)
+        found = running.finish()[0]
+        ways = torch.cat([(found[name] - start[name]).flatten(1) for name in self.trained], 1)
+        fine = fine.view(*ids.shape, parts).all(2)
+        for r, c in (~fine & (ids == rows[:, None])).nonzero().tolist():
+            raise Diverged(int(rows[r]), int(ids[r, c]), steps.start)
+        heard = fine & torch.isin(ids, clients)
+        return ways.view(*ids.shape, parts, -1).masked_fill(~heard[..., None, None], torch.nan)
+
+    def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
+        return self.passes.workers.each(work, items)
+
+    def one_gradient(
+        self, module: nn.Module, owner: int, client: int, model: Models, batch: Batch, step: int, purpose: str
+    ) -> Models:
+        arranged = {client: self.arranged(batch)}
+        return self.fast.mixed(module, model, client, {client: 1.0}, arranged, step, purpose)
 
     def answers(self, models: Models, client: int, batch: Batch, step: int, purpose: str = "update") -> Tensor:
         count = len(models[self.trained[0]])

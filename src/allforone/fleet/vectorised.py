@@ -8,13 +8,16 @@ from torch.func import functional_call, grad, vmap
 
 from ..errors import Diverged
 from ..problems import Loss
+from ..problems.data import Batch
 from .models import Models
 from .passes import owner_of
 from .recorded import Recorded
 from .sketch import Sketch
 
+#: Numbers in the inputs that pass at once: they and what layers make of them are what a pass takes of memory.
+PASSED_NUMBERS = 2**22
 #: Numbers in the gradients that are held at once while comparing.
-COMPARED_NUMBERS = 2**24
+COMPARED_NUMBERS = 2**22
 
 
 class Plan:
@@ -28,7 +31,7 @@ class Plan:
         self.width = max(1, int((mix != 0).sum(1).max()))
         if few_widths:
             self.width = min(2 ** (self.width - 1).bit_length(), mix.shape[1])
-        columns = mix.abs().sort(dim=1, descending=True, stable=True).indices[:, : self.width]
+        columns = mix.abs().topk(self.width, dim=1).indices  # all that have a weight, the largest first
         weights = mix.gather(1, columns)
         self.clients = torch.where(weights != 0, columns, columns[:, :1])
         place = torch.zeros(mix.shape[1], dtype=torch.long)
@@ -36,6 +39,13 @@ class Plan:
         self.columns, self.weights = place[self.clients], weights.to(dtype)
         self.idle = (mix == 0).all(1)
         self.any_idle = bool(self.idle.any())
+
+
+class OneEach:
+    """The plan by which every model asks one batch: columns [M]."""
+
+    def __init__(self, columns: Tensor, dtype: torch.dtype) -> None:
+        self.columns, self.weights = columns[:, None], torch.ones(len(columns), 1, dtype=dtype)
 
 
 class Vectorised:
@@ -51,13 +61,20 @@ class Vectorised:
     def plan(self, mix: Tensor) -> Plan:
         return Plan(mix, self.dtype, self.compiled)
 
-    def gradients(self, models: Models, plan: Plan, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
+    def one_each(self, columns: Tensor) -> OneEach:
+        return OneEach(columns, self.dtype)
+
+    def gradients(self, models: Models, plan: Plan | OneEach, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
-        *found, losses = self._gradients(
-            inputs, targets, plan.columns, plan.weights, *(models[name] for name in self.names)
-        )
+        count, width = plan.columns.shape
+        chunks = -(-count * width * inputs[0].numel() // PASSED_NUMBERS)
+        parts = []
+        for some in torch.arange(count).tensor_split(chunks) if chunks > 1 else (slice(None),):
+            tensors = (models[name][some] for name in self.names)
+            parts.append(self._gradients(inputs, targets, plan.columns[some], plan.weights[some], *tensors))
+        *found, losses = parts[0] if len(parts) == 1 else (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         gradient = dict(zip(self.trained, found, strict=True))
-        if plan.any_idle:
+        if isinstance(plan, Plan) and plan.any_idle:
             for tensor in gradient.values():
                 tensor[plan.idle] = 0
         return {name: gradient.get(name, models[name]) for name in self.names}, losses
@@ -78,36 +95,41 @@ class Vectorised:
         losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
         return weights @ losses, losses
 
-    def look(self, models: Models, inputs: Tensor, targets: Tensor, step: int, sketch: Sketch) -> tuple[Tensor, ...]:
-        """Distance, norm and noise of the gradients on batches [N, parts, b, …] at N models, each [N, N], and the
-        sketched gradients of every part, [N, N, parts, s]."""
+    def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
+        """At M models, on the batches `columns` [M, c] of [clients, parts, b, …]: losses [M, c, parts], distance, norm
+        and noise of the gradients, each [M, c], and the sketched gradients of every part, [M, c, parts, s].
+
+        own: [M], which batches are the owner's.
+        """
         if sketch.size not in self._looks:
             self._looks[sketch.size] = Recorded(partial(self._looked, sketch=sketch))
-        losses, *found = self._looks[sketch.size](inputs, targets, *(models[name] for name in self.names))
-        for m, k, _ in (~losses.isfinite()).nonzero().tolist():
-            raise Diverged(m, k, step)
-        return tuple(table.double() for table in found)
+        inputs, targets = batch
+        size = sum(models[name][0].numel() for name in self.trained)
+        chunk = max(1, COMPARED_NUMBERS // (columns.shape[1] * inputs.shape[1] * size))
+        found = []
+        for some in torch.arange(len(own)).tensor_split(-(-len(own) // chunk)):
+            tensors = (models[name][some] for name in self.names)
+            found.append(self._looks[sketch.size](inputs, targets, own[some], columns[some], *tensors))
+        return tuple(torch.cat(tables).double() for tables in zip(*found, strict=True))
 
-    def _looked(self, inputs: Tensor, targets: Tensor, *models: Tensor, sketch: Sketch) -> tuple[Tensor, ...]:
+    def _looked(
+        self, inputs: Tensor, targets: Tensor, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
+    ) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            value = self.loss(functional_call(self.module, {**trained, **fixed}, x.clone()), y)  # others see it too
+            value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
             return value, value
 
-        def of_model(trained: Models, fixed: Models, own: Tensor) -> tuple[Tensor, ...]:
-            of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))
-            gradient, losses = vmap(of_part, (None, None, 0, 0))(trained, fixed, inputs, targets)
-            vectors = torch.cat([gradient[name].flatten(2) for name in self.trained], 2)  # [N, parts, P]
-            if vectors.dtype in (torch.float16, torch.bfloat16):
-                vectors = vectors.float()
-            mean = vectors.mean(1)
-            distance = (mean - own.to(mean.dtype) @ mean).square().sum(1)
-            noise = (vectors[:, 0] - vectors[:, -1]).square().sum(1) / 4
-            return losses, distance, mean.square().sum(1), noise, sketch(vectors)
-
-        n, (trained, fixed) = len(inputs), self._apart(models)
-        size = sum(tensor[0].numel() for tensor in trained.values())
-        chunk = max(1, COMPARED_NUMBERS // (n * inputs.shape[1] * size))
-        return vmap(of_model, chunk_size=chunk)(trained, fixed, torch.eye(n, dtype=self.dtype))
+        of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))
+        of_model = vmap(of_part, (None, None, 0, 0))
+        gradient, losses = vmap(of_model)(*self._apart(models), inputs[columns], targets[columns])
+        vectors = torch.cat([gradient[name].flatten(3) for name in self.trained], 3)  # [M, c, parts, P]
+        if vectors.dtype in (torch.float16, torch.bfloat16):
+            vectors = vectors.float()
+        mean = vectors.mean(2)
+        home = (columns == own[:, None]).to(mean.dtype)[:, None]  # a product in the place of an index, to be recorded
+        distance = (mean - home @ mean).square().sum(2)
+        noise = (vectors[:, :, 0] - vectors[:, :, -1]).square().sum(2) / 4
+        return losses, distance, mean.square().sum(2), noise, sketch(vectors)
 
     def _apart(self, models: tuple[Tensor, ...]) -> tuple[Models, Models]:
         named = dict(zip(self.names, models, strict=True))

@@ -1,0 +1,78 @@
+"""From a look to weights: remember → weigh up bias and noise → least error → trust."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..fleet import Look, where_rows
+from . import correction
+from . import least_error as rule
+from .similarity import Memory
+from .weights import trusted
+
+
+class Decision(NamedTuple):
+    """What a look has decided, place by place."""
+
+    ids: Tensor  #: [R, c], whose the places are; -1: nobody's
+    weights: Tensor  #: [R, c]; rows sum to one
+    bias: Tensor  #: [R, c], in units of S_i; NaN of who cannot be a partner
+    cost: Tensor  #: [R, c], the error by noise of following k alone, in the same units
+    trust: Tensor  #: [R, c]
+    shift: Tensor  #: [R, P], what is taken off the mixed gradients; [R, 0] where nothing is corrected
+
+    @classmethod
+    def alone(cls, ids: Tensor, itself: Tensor) -> "Decision":
+        """Before anything is seen."""
+        unknown = torch.full(ids.shape, torch.nan, dtype=torch.float64)
+        own = itself.double()
+        return cls(ids.clone(), own, unknown, unknown.clone(), own.clone(), unknown[:, :0])
+
+
+def decide(
+    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, at_once: Tensor, correct: bool = False
+) -> tuple[Decision, Memory]:
+    """Weights, and what is remembered, of which the first c places are those of the look.
+
+    at_once: [R], whether what is seen now may weigh already.
+    """
+    places = look.ids.shape[1]
+    before = {name: table[:, :places] if table.dim() > 1 else table for name, table in memory.items()}
+    if correct:
+        before = correction.compare_with_record(before, look, setting)
+    after = rule.remember(before, look, setting)
+    known = {name: where_rows(at_once, now, before[name]) for name, now in after.items()}
+    difference = rule.differences(known, setting, rule.noises(known, setting).fresh)
+    nothing = torch.zeros_like(look.distance)
+    corrected = correction.share(known, difference, setting) if correct else nothing
+    left = (setting.own(look.norm) / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
+    terms = rule.weigh_up(known, setting, kappa * left, corrected)  # with care while one's own gradient vanishes
+    answered = setting.itself | look.distance.isfinite()
+    weights = rule.least_error(terms._replace(allowed=terms.allowed & answered))
+    trust = rule.trust(after, look, setting, kappa)
+    heard = trusted(weights, trust, setting.itself)
+    shift = correction.shift(heard, corrected, difference, known["size"]) if correct else nothing[:, :0]
+    bias = torch.where(terms.allowed, terms.bias, torch.nan)
+    after["promise"] = promise(after, setting, terms.cost)
+    kept = {
+        name: torch.cat([table, memory[name][:, places:]], 1) if table.dim() > 1 else table
+        for name, table in after.items()
+    }
+    return Decision(look.ids, heard, bias, terms.cost, trust, shift), kept
+
+
+def promise(memory: Memory, setting: rule.Setting, cost: Tensor) -> Tensor:
+    """[R, c], noise / (noise + bias²), were all that may be chance taken off the bias: a newcomer is given hope."""
+    difference = rule.differences(memory, setting, rule.noises(memory, setting).fresh)
+    drawn = memory["spread"] / memory["weight"].clamp(min=1e-150).square()
+    excess = (difference.length - difference.chance - (1 - memory["seen"]) * drawn).clamp(min=0)
+    own = setting.own(cost)[:, None]
+    return torch.where(memory["seen"] > 0, own / (own + excess), 0).nan_to_num(0.0)
+
+
+def by_client(table: Tensor, ids: Tensor, empty: float) -> Tensor:
+    """[N, c] → [N, N], client k in column k; `empty` of whom no place is."""
+    n = len(ids)
+    wide = torch.full((n, n + 1), empty, dtype=table.dtype)
+    return wide.scatter(1, torch.where(ids >= 0, ids, n), table)[:, :n]
