@@ -139,5 +139,5 @@ def test_the_ways_are_chosen_by_trying_them():
         "noisy": "one by one",
         "in place": "all at once",
         "still norm": "concatenated",
-        "in place parameter": "concatenated",
+        "in place parameter": "all at once",
     }
