@@ -57,7 +57,7 @@ def test_at_one_update_on_streams_the_weights_are_those_of_all_for_one_too():
     torch.testing.assert_close(said.weights, told.weights, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("make", [SGD, MOMENTUM, partial(torch.optim.Adam, lr=0.01)])
+@pytest.mark.parametrize("make", [SGD, MOMENTUM, partial(torch.optim.Adam, lr=0.01), torch.optim.Adagrad])
 def test_with_all_weight_on_oneself_it_is_local_whose_optimizer_starts_anew_each_round(make):
     fleet = Stacked(small_problem(), seed=3)
     models, alone = fleet.initial(), torch.eye(4, dtype=torch.float64)

@@ -15,7 +15,7 @@ from .models import MODELS, problem
 
 
 def options(name: str) -> dict:
-    return {"samples": 9} if name.startswith("all-for-one-") else {}
+    return {"samples": 9} if name.endswith(("-binary", "-continuous")) else {}
 
 
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)

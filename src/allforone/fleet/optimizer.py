@@ -138,7 +138,8 @@ class Running:
         self.scheduler = origin.schedule(self.torch) if origin.schedule else None
         if origin.state is not None:
             state = copy.deepcopy(origin.state)
-            self.torch.load_state_dict(state["optimizer"])
+            past = state["optimizer"]["state"] or self.torch.state_dict()["state"]  # a fresh one is as it was made
+            self.torch.load_state_dict({**state["optimizer"], "state": past})
             if self.scheduler:
                 self.scheduler.load_state_dict(state["scheduler"])
 
