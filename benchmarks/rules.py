@@ -77,6 +77,7 @@ FAR = World("d = 2, optima far apart", partial(synthetic, spread=3.0))
 SMALL = World("small step, noisy labels", partial(synthetic, spread=1.0, noise=1.0), rounds=100, lr=1 / 64)
 UNLIKE = World("half of the labels very noisy", unlike_noise, rounds=100)
 ZEROS = World("d = 2, 4 of 20 send zeros", synthetic, "attacks", attack="zeros:4")
+NOISE = World("d = 2, 4 of 20 send noise", synthetic, "attacks", attack="noise:4")
 DIRICHLET = World("digits, Dirichlet", partial(digits, split="dirichlet"), "digits")
 UNEQUAL = World("digits, unequal sizes", unequal, "digits")
 
@@ -94,7 +95,7 @@ PARTS = [
     Part("Care at one's optimum", OTHERS, weighing(kappa=0.5)),  # which is ηβ there
     Part("Noise has its price", UNLIKE, remembering(own_noise)),
     Part("Who does not pull is no partner", ZEROS, constant("IDLE", -1.0)),
-    Part("Trust is bounded", FAR, lambda: patch.object(rule, "trust", lambda _, look, *others: look.norm.isfinite())),
+    Part("Trust is bounded", NOISE, lambda: patch.object(rule, "trust", lambda _, look, *others: look.norm.isfinite())),
     Part(
         "Its bound follows the step",
         SMALL,
