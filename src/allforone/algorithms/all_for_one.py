@@ -148,7 +148,8 @@ class AllForOne(Weighted):
             state.optimizer.after_walks(state.models, fleet.trained),
             own,
         )
-        return after, self._info(told, round)._replace(messages=2 * asked(ids, round))
+        answers = asked(ids, round)
+        return after, self._info(told, round)._replace(messages=2 * answers, gradients=answers)
 
     def _whom(self, state: State, fleet: Fleet, round: Round) -> tuple[dict[str, Tensor], Tensor]:
         """What is known, and who is looked at in this round, [N, c]: those at the first places."""
@@ -223,5 +224,14 @@ def _parameters(state: State, fleet: Fleet) -> int:
     return sum(state.models[name][0].numel() for name in fleet.trained)
 
 
-def all_for_one_round(sketch: int = 64, candidates: int | None = None, momentum: float = 0.0) -> AllForOne:
-    return AllForOne(sketch=sketch, exchange="round", candidates=candidates, momentum=momentum)
+def all_for_one_round(
+    samples: int = 16,
+    sketch: int = 64,
+    every: int = 1,
+    correct: bool = False,
+    exchange: Literal["update", "round"] = "round",
+    partners: int | None = None,
+    candidates: int | None = None,
+    momentum: float = 0.0,
+) -> AllForOne:
+    return AllForOne(samples, sketch, every, correct, exchange, partners, candidates, momentum)
