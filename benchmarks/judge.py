@@ -15,6 +15,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -22,6 +23,7 @@ from rich.progress import Progress
 
 from allforone.algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle, advance
 from allforone.algorithms.base import Info, Memory, State, Weighted
+from allforone.collaboration.simplex import least_quadratic
 from allforone.fleet import Fleet, Round
 from allforone.reports.table import Cell, Table, markdown, plain, terminal
 
@@ -40,6 +42,23 @@ class Averaged(Weighted):
         return Info((sizes / sizes.sum()).expand(len(sizes), -1)), {}
 
 
+class BestWeights(Weighted):
+    """The weights of least error if bias and noise were known, as they are of streams of the synthetic problem."""
+
+    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
+        streams: list[Any] = [client.train for client in fleet.problem.clients]  # type: ignore[attr-defined]
+        roots, optima = (torch.stack([getattr(stream, name) for stream in streams]) for name in ("root", "optimum"))
+        hessians, label = roots @ roots, torch.tensor([stream.noise for stream in streams]).double()
+        away = state.models["weight"][:, None, 0] - optima  # [i, k]: θ_i − θ*_k
+        pull = torch.einsum("kab,ikb->ika", hessians, away)
+        trace = hessians.diagonal(dim1=1, dim2=2).sum(1)
+        noise = 4 * (trace * ((away * pull).sum(2) + label**2) + pull.square().sum(2))
+        difference = 2 * (pull - pull.diagonal().T[:, None])
+        kappa = (state.optimizer.step_size or 1.0) * (fleet.smoothness or 1.0)
+        forms = difference @ difference.mT + torch.diag_embed(kappa / fleet.batch_size * noise.clamp(min=1e-60))
+        return Info(least_quadratic(forms, torch.ones_like(noise, dtype=torch.bool))), {}
+
+
 RULES: dict[str, Callable[[], Algorithm]] = {
     "local": Local,
     "fedavg": FedAvg,
@@ -47,6 +66,7 @@ RULES: dict[str, Callable[[], Algorithm]] = {
     "oracle": Oracle,
     "all-for-one": AllForOne,
     "corrected": partial(AllForOne, correct=True),
+    "best-weights": BestWeights,
 }
 OTHERS = ("local", "fedavg", "averaged", "oracle")
 

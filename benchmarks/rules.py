@@ -16,7 +16,7 @@ from rich.progress import track
 from torch import Tensor
 
 from allforone.algorithms import Algorithm, AllForOne, Local, advance, all_for_one
-from allforone.collaboration import Memory
+from allforone.collaboration import Memory, decision
 from allforone.collaboration import least_error as rule
 from allforone.fleet import Fleet
 from allforone.problems import digits, synthetic
@@ -58,7 +58,7 @@ def remembering(change: Callable[[Memory], Memory]) -> Without:
 
 def setting(**values: float) -> Without:
     def change(memory: Memory, true: rule.Setting, *others: Tensor) -> tuple[Any, ...]:
-        other = {name: torch.full_like(true.batch, value) for name, value in values.items()}
+        other = {name: torch.full_like(getattr(true, name), value) for name, value in values.items()}
         return memory, true._replace(**other), *others
 
     return told("weigh_up", change)
@@ -81,10 +81,15 @@ DIRICHLET = World("digits, Dirichlet", partial(digits, split="dirichlet"), "digi
 UNEQUAL = World("digits, unequal sizes", unequal, "digits")
 
 PARTS = [
+    Part(
+        "Both ways are tried",
+        FAR,
+        lambda: patch.object(all_for_one, "race", lambda together, begun, *_: (together, begun)),
+    ),
     Part("Chance is taken off", TEN, remembering(lambda memory: {"spread": 0 * memory["spread"]})),
     Part("Differences are averaged", NOISY, constant("DIFFERENCE_KEPT", 0.0)),
     Part("Sizes are smoothed", TWO, constant("SIZE_KEPT", 0.0)),
-    Part("Only the past decides", TWO, lambda: patch.object(all_for_one, "where_rows", lambda _, before, now: now)),
+    Part("Only the past decides", TWO, lambda: patch.object(decision, "where_rows", lambda _, before, now: now)),
     Part("Noise counts by the step", SMALL, weighing(kappa=1.0)),
     Part("Care at one's optimum", OTHERS, weighing(kappa=0.5)),  # which is ηβ there
     Part("Noise has its price", UNLIKE, remembering(own_noise)),

@@ -34,8 +34,12 @@ VALUES = [
     ),
     (
         lambda: Guarded(afo.AllForOne()),
-        "Guarded(algorithm=AllForOne(samples=16, sketch=64, every=1, correct=False))",
-        {"name": "all-for-one", "samples": 16, "sketch": 64, "every": 1, "correct": False},
+        "Guarded(algorithm=AllForOne(samples=16, sketch=64, every=1, correct=False, exchange='update', "
+        "partners=None, candidates=None, momentum=0.0))",
+        {
+            **{"name": "all-for-one", "samples": 16, "sketch": 64, "every": 1, "correct": False},
+            **{"exchange": "update", "partners": None, "candidates": None, "momentum": 0.0},
+        },
     ),
 ]
 

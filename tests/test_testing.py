@@ -18,7 +18,7 @@ from .rounds import play
 
 
 def made(name):
-    return ALGORITHMS[name](samples=6) if name.startswith("all-for-one-") else ALGORITHMS[name]()
+    return ALGORITHMS[name](samples=6) if name.endswith(("-binary", "-continuous")) else ALGORITHMS[name]()
 
 
 @pytest.mark.slow

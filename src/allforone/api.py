@@ -78,8 +78,9 @@ def train(
         rounds: by default 100.
         inner: updates per round with the same weights, by default 1.
         batch_size: samples per client and update, by default 16.
-        optimizer: a function from parameters to a torch optimizer, such as `partial(torch.optim.Adam, lr=1e-3)`; by
-            default SGD.
+        optimizer: a function from the parameters of one model to a torch optimizer, such as
+            `partial(torch.optim.Adam, lr=1e-3)`; it may group them by shape or, if its argument is called
+            `named_parameters`, by name. By default SGD.
         lr: the step size of that SGD, by default 0.1.
         scheduler: a function from the optimizer to a torch scheduler, which takes one step per round.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not

@@ -1,5 +1,6 @@
 """What can go wrong, said so that the reader knows what, where, and what to do."""
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -21,6 +22,18 @@ class Diverged(AllForOneError):  # noqa: N818  (a state of the run, not a mistak
         super().__init__(f"the loss of client {model}'s model on client {client}'s data is not finite at step {step}")
 
 
+class Inexact(AllForOneError):  # noqa: N818  (nobody's mistake)
+    """A fast way fails, or was found to give something else than the plain one; the fleet has left it: ask again."""
+
+
+class Notice(UserWarning):
+    """What the user should know though the run goes on; the command line prints it as one line."""
+
+
+def notice(text: str) -> None:
+    warnings.warn(text, Notice, stacklevel=2)
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, and the list."""
     known = list(known)
@@ -39,6 +52,15 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).strip().splitlines()), "")
         raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error
+
+
+@contextmanager
+def within(where: str) -> Iterator[None]:
+    """What is wrong with the input here is said with its place."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
 
 
 class Stopped(AllForOneError):  # noqa: N818  (not a mistake: the user pressed Ctrl-C)

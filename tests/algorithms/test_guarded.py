@@ -12,7 +12,7 @@ from torch import nn
 import allforone as afo
 from allforone.algorithms import FedAvg, Guarded, Local, Oracle
 from allforone.algorithms.guarded import KEPT, judge, latest, relative_difference
-from allforone.errors import InputError
+from allforone.errors import InputError, Notice
 from allforone.fleet import Optimizer, Stacked
 from allforone.problems import Problem, digits, hold_out, synthetic
 from allforone.runs import Result
@@ -112,6 +112,17 @@ def test_too_little_data_for_a_guard_names_the_client_and_how_much_it_needs() ->
     clients = [afo.Client(data, data, name="Basel")]
     with pytest.raises(InputError, match=r"client 0 \(Basel\).*12 training samples.*at least 25"):
         afo.train(nn.Linear(3, 2), clients, loss=F.cross_entropy, guard=True)
+
+
+def test_a_site_too_small_for_the_guard_is_exempt_and_the_others_are_watched() -> None:
+    problem = digits(clients=4)
+    inputs, targets = problem.clients[2].train.tensors  # type: ignore[union-attr, misc]
+    small = afo.Client((inputs[:12], targets[:12]), (inputs[12:], targets[12:]))
+    problem = replace(problem, clients=[*problem.clients[:2], small, problem.clients[3]])
+    with pytest.warns(Notice, match="the guard does not watch client 2: too few"):
+        found = afo.train(problem, algorithm=FedAvg(), rounds=3, inner=5, guard=True).guard
+    assert found["low"].is_null().to_list() == [False, False, True, False]
+    assert not found["alone"][2]
 
 
 def test_train_tells_each_clients_gain_with_its_interval(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -100,3 +100,11 @@ def test_the_config_of_a_run_is_a_config_for_another_algorithm_problem_and_compa
     told = [yaml.safe_load((tmp_path / number / "config.yaml").read_text()) for number in ("0", "1")]
     assert told[0]["algorithm"] == {"name": "local"} and told[0]["problem"] == {"name": "digits", "clients": 4}
     assert told[1]["problem"] == {"name": "synthetic"} and told[1]["algorithm"]["samples"] == 8
+
+
+def test_a_notice_is_one_line_without_the_place_in_our_code():
+    from allforone.cli import _one_line
+    from allforone.errors import Notice
+
+    assert _one_line("from this round on", Notice, "file.py", 12) == "allforone: from this round on\n"
+    assert "file.py:12: UserWarning: other" in _one_line("other", UserWarning, "file.py", 12)

@@ -71,7 +71,7 @@ class InPlace(nn.Module):
 
 
 class InPlaceParameter(nn.Module):
-    """Changes its input by a parameter, which vmap refuses when the input is shared."""
+    """Changes its input by a parameter, which vmap would refuse if models shared the input."""
 
     def __init__(self):
         super().__init__()

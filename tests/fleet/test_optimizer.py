@@ -4,9 +4,12 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+import allforone as afo
 from allforone.errors import InputError
 from allforone.fleet import Optimizer
+from allforone.problems.data import draw
 
 ELEMENTWISE = {
     "sgd": partial(torch.optim.SGD, lr=0.1),
@@ -71,3 +74,61 @@ def test_optimizers_that_would_mix_sites_are_refused(make):
 
 def test_the_step_size_is_known_before_the_first_round():
     assert Optimizer(partial(torch.optim.Adam, lr=0.3)).lr == 0.3
+
+
+class Small(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.norm, self.head = torch.nn.Linear(4, 5), torch.nn.LayerNorm(5), torch.nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(self.norm(self.body(x)).relu())
+
+
+def no_decay_on_biases(parameters):
+    parameters = list(parameters)
+    groups = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": 0.5},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=0.05)
+
+
+def fast_head(named_parameters):
+    named = dict(named_parameters)
+    groups = [
+        {"params": [p for name, p in named.items() if name.startswith("head")], "lr": 0.2},
+        {"params": [p for name, p in named.items() if not name.startswith("head")]},
+    ]
+    return torch.optim.Adagrad(groups, lr=0.01, initial_accumulator_value=0.1)
+
+
+@pytest.mark.parametrize("make", [no_decay_on_biases, fast_head])
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_groups_of_parameters_are_those_that_one_model_alone_would_have(make, rounds):
+    def client(k):
+        x = torch.randn(40, 4, generator=torch.Generator().manual_seed(k))
+        return afo.Client((x, (x.sum(1) > 0).long()), (x, (x.sum(1) > 0).long()))
+
+    problem = afo.Problem(Small, F.cross_entropy, clients=[client(k) for k in range(3)])
+    found = afo.train(problem, algorithm=afo.Local(), optimizer=make, rounds=rounds, inner=6 // rounds, batch_size=8)
+    for i, given in enumerate(problem.clients):
+        model = problem.initial_model(127)
+        optimizer = make(model.named_parameters() if make is fast_head else model.parameters())
+        for step in range(6):
+            x, y = draw(given.train, 8, seed=127, client=i, step=step, purpose="update")
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        for name, tensor in model.named_parameters():
+            torch.testing.assert_close(found.stacked[name][i], tensor.detach(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_that_leaves_parameters_out_leaves_them_as_they_were():
+    x = torch.randn(20, 4)
+    client = afo.Client((x, x.argmax(1) % 3), (x, x.argmax(1) % 3))
+    model = Small()
+    only_head = lambda named_parameters: torch.optim.SGD([p for n, p in named_parameters if "head" in n], lr=0.1)  # noqa: E731
+    found = afo.train(model, [client, client], loss=F.cross_entropy, optimizer=only_head, rounds=2).stacked
+    assert torch.equal(found["body.weight"][1], model.body.weight)
+    assert not torch.equal(found["head.weight"][1], model.head.weight)

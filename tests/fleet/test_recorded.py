@@ -3,7 +3,8 @@ import torch
 from torch import Tensor
 from torch.func import grad, vmap
 
-from allforone.fleet.recorded import AGAIN, EARNED, Recorded
+from allforone.errors import Notice
+from allforone.fleet.recorded import AGAIN, EARNED, MOST_OPERATIONS, Recorded
 
 SCALE = torch.tensor([1.0, 2.0, 3.0])
 
@@ -52,6 +53,21 @@ def test_what_cannot_be_recorded_or_would_be_recorded_wrongly_is_called_as_befor
         (found,) = recorded(torch.full((2,), float(i)))
         assert torch.equal(found, torch.full((2,), float(i) * (calls if moving else 2 * i)))
         assert calls > before
+
+
+def test_what_would_take_minutes_to_compile_is_replayed_and_the_user_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allforone.fleet.recorded.machine_code", lambda *_: pytest.fail("compiled"))
+
+    def long(x: Tensor) -> tuple[Tensor, ...]:
+        for _ in range(MOST_OPERATIONS):
+            x = x.sin()
+        return (x,)
+
+    recorded, x = Recorded(long, compiled=True), torch.randn(3)
+    with pytest.warns(Notice, match="would take minutes to compile"):
+        found = recorded(x)
+    assert torch.equal(found[0], long(x)[0])
+    assert torch.equal(recorded(-x)[0], long(-x)[0])
 
 
 def test_a_function_that_changes_its_ways_is_found_out() -> None:

@@ -88,18 +88,14 @@ X, Y = torch.randn(6, 3), torch.randint(2, (6,))
 
 
 class Items(Dataset):
-    def __init__(self, item):
-        self.item = item
+    def __init__(self, item, size=6):
+        self.item, self.size = item, size
 
     def __len__(self):
-        return 6
+        return self.size
 
     def __getitem__(self, i):
         return self.item(i)
-
-
-def unreadable(i):
-    raise OSError("cannot read scan")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +105,6 @@ def unreadable(i):
         (lambda i: {"x": X[i], "y": Y[i]}, "pair"),
         (lambda i: (object(), 1), "pair"),
         (lambda i: (torch.zeros(3 + i % 2), 1), "alike in shape"),
-        (unreadable, "OSError: cannot read scan"),
         (lambda i: ({"a": X[i]}, 1), "items of dict"),
     ],
 )
@@ -135,7 +130,7 @@ def test_test_data_are_checked_like_training_data(test):
 def test_a_label_out_of_range_names_its_client(fleet):
     bad = (torch.randn(40, 3), torch.cat([torch.zeros(39), torch.full((1,), 7)]).long())
     clients = [afo.Client((X, Y), (X, Y)), afo.Client(bad, (X, Y))]
-    with pytest.raises(afo.InputError, match=r"step|client 1"):
+    with pytest.raises(afo.InputError, match="client 1, train data: sample 39, target 7"):
         afo.train(nn.Linear(3, 2), clients, loss=F.cross_entropy, rounds=9, fleet=fleet, algorithm=afo.Local())
 
 
@@ -193,3 +188,81 @@ def test_a_model_that_warns_is_not_refused():
     with pytest.warns(UserWarning, match="just so you know"):
         result = afo.train(Warns(3, 2), [afo.Client((X, Y), (X, Y))], loss=F.cross_entropy, rounds=1)
     assert len(result.models) == 1
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(reduction="sum"), lambda o, y: F.cross_entropy(o, y) * len(o)])
+def test_a_loss_that_sums_over_the_batch_is_refused(loss):
+    with pytest.raises(afo.InputError, match=r"client 0, train data: the loss of a batch twice over is twice.*\.mean"):
+        train(GOOD, loss=loss)
+
+
+def test_a_loss_that_averages_whatever_it_averages_over_is_not_taken_for_a_sum():
+    weighted = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 5.0]))
+    for loss in (weighted, lambda o, y: F.cross_entropy(o, y).sqrt(), lambda o, y: 0.0 * o.sum()):
+        train((X, Y), loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "targets"), [(nn.Linear(3, 1), (6,)), (nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), (6, 1))]
+)
+def test_a_loss_that_compares_every_output_with_every_target_is_refused(outputs, targets):
+    data = (X, torch.randn(targets))
+    with pytest.raises(afo.InputError, match=r"client 0, train data: the loss compares every output with every target"):
+        afo.train(outputs, [afo.Client(data, data)], loss=lambda o, y: (o - y).square().mean(), rounds=1)
+
+
+def test_a_loss_that_puts_shapes_right_itself_is_not_refused():
+    data = (X, torch.randn(6))
+    for model in (nn.Linear(3, 1), nn.Linear(3, 1, bias=False)):
+        nn.init.zeros_(model.weight)  # all outputs are the same at the start
+        loss = lambda o, y: (o.squeeze(1) - y).square().mean()  # noqa: E731
+        afo.train(model, [afo.Client(data, data)], loss=loss, rounds=1)
+
+
+@pytest.mark.parametrize("label", [7, -1])
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_one_label_out_of_range_names_client_and_sample_at_the_start(label, part):
+    labels = torch.zeros(400, dtype=torch.long)
+    labels[123] = label
+    bad = (torch.randn(400, 3), labels)
+    given = {"bad": bad} if part == "train" else {"bad": GOOD, "test": bad}
+    with pytest.raises(
+        afo.InputError, match=rf"client 1 \(Lille\), {part} data: sample 123, target {label}: .*IndexError"
+    ):
+        train(**given)
+
+
+def test_a_word_out_of_range_names_client_and_sample_at_the_start():
+    words = torch.zeros(50, 4, dtype=torch.long)
+    words[17, 2] = 99
+    good, model = (
+        (torch.zeros(4, 4).long(), GOOD[1]),
+        nn.Sequential(nn.Embedding(20, 3), nn.Flatten(), nn.Linear(12, 2)),
+    )
+    clients = [afo.Client(good, good), afo.Client((words, torch.zeros(50).long()), good)]
+    with pytest.raises(afo.InputError, match=r"client 1, train data: sample 17, input up to 99: .*IndexError"):
+        afo.train(model, clients, loss=F.cross_entropy, rounds=1)
+
+
+def broken(i):
+    if i == 4:
+        raise OSError("cannot read scan")
+    return X[i % 6], Y[i % 6]
+
+
+def with_nan(i):
+    return (torch.full((3,), torch.nan) if i == 4 else X[i % 6]), Y[i % 6]
+
+
+@pytest.mark.parametrize(
+    ("item", "said"), [(broken, "cannot be read: OSError: cannot read scan"), (with_nan, "has NaN or infinity")]
+)
+@pytest.mark.parametrize("part", ["train", "test"])
+@pytest.mark.parametrize("guard", [False, True])
+def test_an_item_of_a_dataset_that_cannot_be_used_is_named_with_its_client_whenever_it_comes(item, said, part, guard):
+    data = [Items(item, 30), (X, Y)]
+    client = afo.Client(*(data if part == "train" else data[::-1]), name="Lille")
+    clients = [afo.Client((X.repeat(5, 1), Y.repeat(5)), (X, Y)), client]
+    options = {"rounds": 40, "batch_size": 2, "guard": guard and part == "train"}
+    with pytest.raises(afo.InputError, match=rf"^client 1.*: item 4 of Items {said}"):
+        afo.train(nn.Linear(3, 2), clients, loss=F.cross_entropy, algorithm=afo.Local(), **options)

@@ -13,10 +13,11 @@ from ..collaboration import candidates, correction
 from ..collaboration import least_error as rule
 from ..collaboration.decision import Decision, by_client, decide
 from ..errors import InputError
-from ..fleet import Direction, Fleet, Models, Optimizer, Round, Walks, everybody, look_at, sketch
+from ..fleet import Direction, Fleet, Models, Optimizer, Round, everybody
 from .base import Info, Memory, State, Weighted
+from .looking import asked, bent, curvature, parameters
 from .race import begin, race
-from .walking import moved, walk_together
+from .walking import exchange, moved
 
 #: Numbers of all differences between clients, N²P, above which correcting them is refused: they and a look take 2 GB.
 MOST_DIFFERENCES = 2**26
@@ -35,7 +36,8 @@ class AllForOne(Weighted):
         exchange: "update" asks partners for a gradient at every update; "round" sends them the model once a round, and
             they answer with how far they came from it in the round's updates.
         partners: at most so many are asked, drawn anew every round by their weights; by default all with a weight.
-        candidates: at most so many are looked at in a round, of whom partners are chosen; by default everybody.
+        candidates: at most so many are looked at in a round, of whom partners are chosen; by default everybody. With
+            exchange="round" one answer is both, so the smaller of the two counts.
         momentum: of the moves from round to round, with exchange="round".
 
     Example:
@@ -71,10 +73,6 @@ class AllForOne(Weighted):
             (self.exchange == "round" and self.every > 1, "every: with exchange='round' the answers are the look"),
             (self.exchange == "round" and self.correct, "correct: it is for exchange='update' only"),
             (self.exchange == "update" and self.momentum, "momentum: it is for exchange='round'; or give an optimizer"),
-            (
-                self.exchange == "round" and self.partners and self.candidates,
-                "partners and candidates: with exchange='round' one answer serves both; give candidates",
-            ),
         ):
             if clash:
                 raise InputError(f"not together with the rest: {why}")
@@ -103,65 +101,45 @@ class AllForOne(Weighted):
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         if state.own and (round.number - 1) % self.every:
-            return self._info(Decision(**state.own["told"]), round), state.own
+            return self._shared(Decision(**state.own["told"]), round), state.own
         seen, ids = self._whom(state, fleet, round)
         look = fleet.look(state.models, round, ids, self.samples, seen["difference"].shape[2])
-        seen = self._bent(seen, ids, look.halves, state, fleet, state.optimizer.step_size)
-        setting = rule.Setting.of(fleet.roster, fleet.batch_size, _parameters(state, fleet), fleet.roster.numbers, ids)
-        # a stream shows the batches that it trains on: only the rounds before may weigh them
-        finite = setting.own(setting.rarity) > 0
-        kappa = rule.or_first(self._curvature(seen, state, fleet), look, setting, state.optimizer.step_size or 1.0)
-        told, seen = decide(seen, look, setting, kappa, finite, self.correct)
-        return self._info(told, round), {"seen": seen, "told": told._asdict()}
+        step = state.optimizer.step_size
+        seen = seen if step is None else bent(seen, ids, look.halves, state, fleet, step)
+        setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters(state, fleet), fleet.roster.numbers, ids)
+        kappa = rule.or_first(curvature(seen, state, fleet), look, setting, step or 1.0)
+        told, seen = decide(seen, look, setting, kappa, self.correct)
+        return self._shared(told, round), {"seen": seen, "told": told._asdict()}
 
     def _one_exchange(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
-        """A round in which clients are asked one thing: how far they come from one's model. It tells all that a look
-        does."""
-        before, ids = self._whom(state, fleet, round)
-        kappa, width = self._curvature(before, state, fleet), before["difference"].shape[2]
-        seen = {name: table.clone() for name, table in before.items()}
-        told = Decision.alone(ids, ids == fleet.roster.numbers[:, None])
-        halves = torch.full((*ids.shape, 2, width), torch.nan, dtype=torch.float64)
-
-        def weigh(walks: Walks) -> Tensor:
-            rows, parameters = walks.rows, walks.ways.shape[3]
-            setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows])
-            ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
-            look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
-            known = {name: table[rows] for name, table in before.items()}
-            care = rule.or_first(kappa[rows], look, setting, 1 / (state.optimizer.step_size or 1.0))
-            decision, after = decide(known, look, setting, care, setting.own(setting.rarity) > 0)
-            for name, table in after.items():
-                seen[name][rows] = table
-            for whole, part in zip(told, decision, strict=True):
-                whole[rows] = part
-            halves[rows] = look.halves
-            return decision.weights
-
-        move, buffers = walk_together(state.models, ids, state.optimizer, fleet, round, weigh)
-        if self.momentum and "velocity" in state.own:
-            move = move + self.momentum * state.own["velocity"]
-        own: dict[str, Any] = {"seen": self._bent(seen, ids, halves, state, fleet, 1.0), "told": told._asdict()}
-        own = {**own, "velocity": move} if self.momentum else own
+        """One round in which clients are asked one thing, how far they come from one's model: all that a look tells."""
+        seen, ids = self._whom(state, fleet, round)
+        found = exchange(state, fleet, round, seen, ids)
+        velocity = state.own.get("velocity")
+        move = found.move if velocity is None else found.move + self.momentum * velocity
+        own: dict[str, Any] = {"seen": found.seen, "told": found.told._asdict()}
         after = State(
-            moved(state.models, move, buffers, fleet.trained),
+            moved(state.models, move, found.buffers, fleet.trained),
             state.optimizer.after_walks(state.models, fleet.trained),
-            own,
+            {**own, "velocity": move} if self.momentum else own,
         )
         answers = asked(ids, round)
-        return after, self._info(told, round)._replace(messages=2 * answers, gradients=answers)
+        info = self._info(found.told, found.told.weights)
+        return after, info._replace(messages=2 * answers, gradients=answers)
 
     def _whom(self, state: State, fleet: Fleet, round: Round) -> tuple[dict[str, Tensor], Tensor]:
         """What is known, and who is looked at in this round, [N, c]: those at the first places."""
-        n, parameters = len(fleet.roster), _parameters(state, fleet)
-        count = min(self.candidates or n, n - 1)
-        if self.correct and n * n * parameters > MOST_DIFFERENCES:
+        n, width = len(fleet.roster), parameters(state, fleet)
+        if self.correct and n * n * width > MOST_DIFFERENCES:
             raise InputError(
-                f"correct keeps {n}² gradients of {parameters} numbers: too many for this machine; train without it"
+                f"correct keeps {n}² gradients of {width} numbers: too many for this machine; train without it"
             )
+        limits = [self.candidates, self.partners if self.exchange == "round" else None]
+        count = min(limit for limit in (*limits, n - 1) if limit is not None)
         seen = state.own.get("seen")
         if not seen:
-            places, width = candidates.places(n, count), parameters if self.correct else min(self.sketch, parameters)
+            places = candidates.places(n, count)
+            width = width if self.correct else min(self.sketch, width)
             seen = {**rule.nothing(n, places, width), **candidates.nobody(n, places)}
             seen = {**seen, **correction.no_record(n, places)} if self.correct else seen
         if count == n - 1:
@@ -169,27 +147,14 @@ class AllForOne(Weighted):
         ids = candidates.choose(seen, round.present, count, round.number)
         return candidates.arranged(seen, ids), ids
 
-    def _bent(
-        self, seen: dict[str, Tensor], ids: Tensor, halves: Tensor, state: State, fleet: Fleet, step: float | None
-    ) -> dict[str, Tensor]:
-        """What is known, with how gradients, `step` times the halves, bend between the models."""
-        if step is None or fleet.smoothness is not None:
-            return seen
-        flat = torch.cat([state.models[name].flatten(1) for name in fleet.trained], 1)
-        return rule.bend(seen, ids, halves, sketch(flat.shape[1], halves.shape[3])(flat.double()), step)
+    def _shared(self, told: Decision, round: Round) -> Info:
+        """What a look has decided, with the weights of the partners to whom it falls in this round."""
+        if not self.partners:
+            return self._info(told, told.weights)
+        itself = told.ids == torch.arange(len(told.ids))[:, None]
+        return self._info(told, candidates.partners(told.weights, itself, self.partners, round.number))
 
-    def _curvature(self, seen: dict[str, Tensor], state: State, fleet: Fleet) -> Tensor:
-        """κ for ηβ: known, seen, or 1 where the step does not grow with the gradient, as of Adam; NaN: not yet seen."""
-        step, ones = state.optimizer.step_size, torch.ones(len(fleet.roster), dtype=torch.float64)
-        if step is None:
-            return ones
-        return rule.curvature(seen) if fleet.smoothness is None else (step * fleet.smoothness * ones).clamp(max=1)
-
-    def _info(self, told: Decision, round: Round) -> Info:
-        """What a look has decided, and whom of the partners it falls to in this round."""
-        weights, itself = told.weights, told.ids == torch.arange(len(told.ids))[:, None]
-        if self.partners:
-            weights = candidates.partners(weights, itself, self.partners, round.number)
+    def _info(self, told: Decision, weights: Tensor) -> Info:
         bias, noise, trust = (by_client(t, told.ids, torch.nan) for t in (told.bias, told.cost, told.trust))
         return Info(by_client(weights, told.ids, 0.0), (1 - bias).clamp(min=0), bias=bias, noise=noise, trust=trust)
 
@@ -212,16 +177,6 @@ class AllForOne(Weighted):
         if (round.number - 1) % self.every:
             return 0
         return 2 * asked(own["told"]["ids"], round) - partners
-
-
-def asked(ids: Tensor, round: Round) -> int:
-    """How many are asked in all by those who are there, besides themselves."""
-    here = (ids >= 0) & round.present[ids] & (ids != torch.arange(len(ids))[:, None])
-    return int((here & round.present[:, None]).sum())
-
-
-def _parameters(state: State, fleet: Fleet) -> int:
-    return sum(state.models[name][0].numel() for name in fleet.trained)
 
 
 def all_for_one_round(

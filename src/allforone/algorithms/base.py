@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Direction, Fleet, Models, Optimizer, Round, among_present, where_rows
+from ..fleet import Direction, Fleet, Models, Optimizer, Round, among_present, surely, where_rows
 
 #: What an algorithm keeps from round to round, by name: tensors, models and optimizers, also in dictionaries. An
 #: algorithm says what it keeps as a TypedDict.
@@ -78,7 +78,7 @@ class Algorithm(ABC):
 
 def advance(algorithm: Algorithm, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
     """One round of an algorithm, after which all that belongs to the absent is as it was, bit for bit."""
-    after, info = algorithm.step(state, fleet, round)
+    after, info = surely(lambda: algorithm.step(state, fleet, round))
     present = round.present
     for memory in (state.own, after.own):
         check_rows(memory, len(present))

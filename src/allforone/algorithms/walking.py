@@ -1,18 +1,59 @@
 """One exchange a round: θ_i ← θ_i + Σ_k w_ik Δ_k(θ_i), Δ_k how far client k comes from θ_i in the round's updates.
 
 At one update a round with plain SGD this is All-for-one itself. With w = I it is Local, with everybody's share of the
-data and one model for all FedAvg.
+data and one model for all FedAvg. Two walks on the halves of each batch give Δ with its noise, so that the answers are
+also the look.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from ..fleet import Fleet, Models, Optimizer, Round, Walks
+from ..collaboration import least_error as rule
+from ..collaboration.decision import Decision, decide
+from ..fleet import Fleet, Models, Optimizer, Round, Walks, look_at, sketch
+from .base import State
+from .looking import bent, curvature
 
 #: From walks to the weights of their rows, [R, c], which sum to one.
 Weigh = Callable[[Walks], Tensor]
+
+
+class Exchanged(NamedTuple):
+    """What a round of walks gave."""
+
+    move: Tensor  #: [N, P], Σ_k w_ik Δ_k(θ_i)
+    buffers: Models  #: after each client's own walk
+    told: Decision
+    seen: dict[str, Tensor]  #: what is known, with what was seen
+
+
+def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor], ids: Tensor) -> Exchanged:
+    """Ask `ids` [N, c], whose places are the first of what is known before, for their walks, and decide by them."""
+    kappa, width = curvature(before, state, fleet), before["difference"].shape[2]
+    pace = state.optimizer.step_size or 1.0
+    seen = {name: table.clone() for name, table in before.items()}
+    told = Decision.alone(ids, ids == fleet.roster.numbers[:, None])
+    halves = torch.full((*ids.shape, 2, width), torch.nan, dtype=torch.float64)
+
+    def weigh(walks: Walks) -> Tensor:
+        rows, parameters = walks.rows, walks.ways.shape[3]
+        setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows])
+        ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
+        look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
+        known = {name: table[rows] for name, table in before.items()}
+        decision, after = decide(known, look, setting, rule.or_first(kappa[rows], look, setting, 1 / pace))
+        for name, table in after.items():
+            seen[name][rows] = table
+        for whole, part in zip(told, decision, strict=True):
+            whole[rows] = part
+        halves[rows] = look.halves
+        return decision.weights
+
+    move, buffers = walk_together(state.models, ids, state.optimizer, fleet, round, weigh)
+    return Exchanged(move, buffers, told, bent(seen, ids, halves, state, fleet, 1.0))
 
 
 def walk_together(

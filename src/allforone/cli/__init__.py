@@ -4,12 +4,13 @@ The modules here import only what help and completion need; a command imports th
 """
 
 import sys
+import warnings
 from typing import Annotated
 
 import typer
 
 from .. import __version__
-from ..errors import AllForOneError, Stopped
+from ..errors import AllForOneError, Notice, Stopped
 from . import compare, data, paper, report, run, theory
 
 app = typer.Typer(
@@ -40,7 +41,15 @@ def version(
 ) -> None: ...
 
 
+def _one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
+    return f"allforone: {message}\n" if issubclass(category, Notice) else _usual_line(message, category, *place)  # type: ignore[arg-type]
+
+
+_usual_line = warnings.formatwarning
+
+
 def main() -> None:
+    warnings.formatwarning = _one_line  # type: ignore[assignment]
     try:
         app()
     except AllForOneError as error:

@@ -31,18 +31,19 @@ class Decision(NamedTuple):
 
 
 def decide(
-    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, at_once: Tensor, correct: bool = False
+    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, correct: bool = False
 ) -> tuple[Decision, Memory]:
     """Weights, and what is remembered, of which the first c places are those of the look.
 
-    at_once: [R], whether what is seen now may weigh already.
+    A stream shows the batches that it trains on: only the looks before may weigh them.
     """
     places = look.ids.shape[1]
     before = {name: table[:, :places] if table.dim() > 1 else table for name, table in memory.items()}
     if correct:
         before = correction.compare_with_record(before, look, setting)
     after = rule.remember(before, look, setting)
-    known = {name: where_rows(at_once, now, before[name]) for name, now in after.items()}
+    streams = setting.own(setting.rarity) == 0
+    known = {name: where_rows(streams, before[name], now) for name, now in after.items()}
     difference = rule.differences(known, setting, rule.noises(known, setting).fresh)
     nothing = torch.zeros_like(look.distance)
     corrected = correction.share(known, difference, setting) if correct else nothing

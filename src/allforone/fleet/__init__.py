@@ -17,6 +17,7 @@ from .base import (
     Walks,
     among_present,
     everybody,
+    surely,
 )
 from .in_process import InProcess, Participation
 from .loop import Loop
@@ -64,5 +65,6 @@ __all__ = [
     "row",
     "sketch",
     "stack",
+    "surely",
     "where_rows",
 ]

@@ -5,6 +5,7 @@ A gradient that is not finite or has the wrong size is refused, counted and neve
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ from .base import (
     Walks,
     among_present,
     everybody,
+    surely,
 )
 from .in_process import InProcess
 from .models import Models, pick
@@ -181,7 +183,8 @@ class Attacked:
 
     def _first_answer(self, k: int) -> Tensor:
         """[1, P], the gradient of a client on its first batch, at the initial model."""
-        return self.honest.answers(pick(self._first, torch.tensor([k])), k, self.honest.batches.uncounted(k, 0), 0)
+        own, batch = pick(self._first, torch.tensor([k])), self.honest.batches.uncounted(k, 0)
+        return surely(partial(self.honest.answers, own, k, batch, 0))
 
     def _fine(self, answer: Tensor) -> Tensor:
         """[models], whether the answer may be used at all."""

@@ -1,14 +1,17 @@
 """The contract with the clients: whoever and wherever they are, they answer with gradients."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
+from ..errors import Inexact, within
 from ..problems import Client
 from .models import Models
 from .optimizer import Optimizer
+
+Answer = TypeVar("Answer")
 
 #: (models, gradients) → the direction to descend in, row by row: where an algorithm adds its own term.
 Direction = Callable[[Models, Models], Models]
@@ -37,7 +40,11 @@ class Roster(tuple[Member, ...]):
 
     @classmethod
     def of(cls, clients: Iterable[Client]) -> "Roster":
-        return cls(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint) for c in clients)
+        members = []
+        for k, c in enumerate(clients):
+            with within(f"client {k}"):
+                members.append(Member(c.name, c.size, c.cluster, c.is_stream, c.fingerprint))
+        return cls(members)
 
     @property
     def numbers(self) -> Tensor:
@@ -181,6 +188,14 @@ class Fleet(Protocol):
 
 def _sum(before: int | None, more: int | None) -> int | None:
     return None if before is None or more is None else before + more
+
+
+def surely(ask: Callable[[], Answer]) -> Answer:
+    """ask(); once more, from its start, where the fleet left a fast way meanwhile."""
+    try:
+        return ask()
+    except Inexact:
+        return surely(ask)
 
 
 def everybody(clients: int) -> Tensor:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
+from ..errors import within
 from ..problems import Client
 from ..problems.data import Batch, draw, draw_many
 
@@ -109,10 +110,12 @@ class Batches:
         if kept is not None:
             return kept[0][None], kept[1][None]
         data = self.clients[client].train
-        return draw_many(data, self.size, seed=self.seed, client=client, steps=steps, purpose="update")
+        with within(f"client {client}, train data"):
+            return draw_many(data, self.size, seed=self.seed, client=client, steps=steps, purpose="update")
 
     def _draw(self, client: int, step: int, purpose: str, size: int) -> Batch:
-        return draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
+        with within(f"client {client}, train data"):
+            return draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
 
     def _count(self, client: int, steps: range, purpose: str, size: int) -> None:
         """Enter the batches of these steps in the ledger; one that serves several times in a round counts once."""

@@ -1,103 +1,189 @@
-"""Which fast ways give the same gradients for this model and loss: tried on small batches, not declared by layer type.
+"""Which fast ways give the same gradients for this model and loss: tried, not declared by layer type.
 
-The model stands at a random point near its start, since a layer that starts at zero would hide what it does.
+They are tried on batches of the size that is used, with as many clients in a pass and as many models at once. The model
+stands at a random point near its start, since a layer that starts at zero would hide what it does. What a model and a
+loss do may depend on where they are, so in a run one model is compared with the plain way now and then.
 """
 
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import functional_call
 
+from ..errors import within
 from ..problems import Client, Loss
-from ..problems.data import Batch, draw
+from ..problems.data import Batch, Finite, draw, generator, seeded
 from .layout import arrange
-from .models import Models
+from .models import Models, flat, row
+from .passes import gradient_of, while_holding
+from .sketch import sketch
 from .vectorised import Vectorised
+
+#: Samples that go through a model at once, where they may be split: bounds the activations.
+PASSED_SAMPLES = 256
+#: Updates between two comparisons with the plain way in a run.
+AGAIN = 200
+#: A share of its own length by which a gradient may differ in a run: through many layers, rounding alone comes near.
+ROUNDING = 0.01
+#: Labels of which a sample each is tried, the rarest first.
+LABELS = 64
+#: Numbers in the inputs of all models and clients with which `vmap` is tried.
+TRIED_NUMBERS = 2**20
 
 
 class Trial:
-    """A module in training mode, its loss, and batches of two samples from the first and the last client."""
+    """A module in training mode, its loss, and as many batches of different clients as go through a model at once."""
 
     def __init__(
-        self, module: nn.Module, loss: Loss, model: Models, trained: list[str], clients: Sequence[Client]
+        self, module: nn.Module, loss: Loss, model: Models, trained: list[str], clients: Sequence[Client], size: int
     ) -> None:
         self.module, self.loss, self.trained, self.clients = module, loss, trained, clients
-        self.pair = [self.batch(k, 2) for k in (0, len(clients) - 1)]
-        random = torch.Generator().manual_seed(0)
-        self.model = {
-            name: t + 0.1 * torch.randn(t.shape, generator=random, dtype=t.dtype) if name in trained else t
+        in_memory = all(isinstance(c.train, Finite) and c.train.tensors is not None for c in clients)
+        count = max(2, min(len(clients), PASSED_SAMPLES // size)) if in_memory else 2
+        asked = [place * (len(clients) - 1) // (count - 1) for place in range(count)]
+        self.batches = [self.batch(k, size, step) for step, k in enumerate(asked)]
+        self.random = torch.Generator().manual_seed(0)
+        self.start, self.model = model, self.near(model)
+
+    def near(self, model: Models) -> Models:
+        """The model at a random point nearby."""
+        return {
+            name: t + 0.1 * torch.randn(t.shape, generator=self.random, dtype=t.dtype) if name in self.trained else t
             for name, t in model.items()
         }
 
-    def batch(self, client: int, size: int) -> Batch:
-        return draw(self.clients[client].train, size, seed=0, client=client, step=1, purpose="try")
+    def batch(self, client: int, size: int, step: int) -> Batch:
+        with within(f"client {client}, train data"):
+            return draw(self.clients[client].train, size, seed=0, client=client, step=step, purpose="try")
 
     def holds(self, attempt: Callable[["Trial"], bool]) -> bool:
         try:
-            with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+            with seeded(generator("try")), warnings.catch_warnings():
                 warnings.simplefilter("error")  # vmap warns where it would be slow
                 return attempt(self)
         except Exception:  # whatever the user's model does when asked in this way, the plain way remains
             return False
 
-    def output(self, inputs: Tensor, model: Models | None = None) -> Tensor:
-        copies = {name: tensor.clone() for name, tensor in (model or self.model).items()}
+    def output(self, inputs: Tensor) -> Tensor:
+        copies = {name: tensor.clone() for name, tensor in self.model.items()}
         return functional_call(self.module, copies, inputs.clone())  # type: ignore[no-any-return]
 
-    def gradient(self, batch: Batch) -> Models:
-        leaves = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in self.model.items()}
-        loss = self.loss(functional_call(self.module, leaves, batch[0].clone()), batch[1])
+    def gradient(self, batch: Batch, model: Models | None = None) -> Models:
+        given = self.model if model is None else model
+        leaves = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in given.items()}
         wanted = [leaves[name] for name in self.trained]
-        return dict(zip(self.trained, torch.autograd.grad(loss, wanted, materialize_grads=True), strict=True))
+
+        def passes() -> tuple[Tensor, ...]:
+            return gradient_of(self.loss(self.module(batch[0].clone()), batch[1]), wanted)
+
+        return dict(zip(self.trained, while_holding(self.module, leaves, passes), strict=True))
+
+    def one_of_each_label(self) -> Batch:
+        """Samples that a loss may weigh differently: of every label one, and the first of every batch."""
+        found = [(x[:1], y[:1]) for x, y in self.batches]
+        places: dict[int, tuple[int, Client]] = {}
+        for client in self.clients:
+            targets = client.train.tensors[1] if isinstance(client.train, Finite) and client.train.tensors else None
+            if targets is not None and targets.dim() == 1 and targets.dtype == torch.int64:
+                labels, counts = targets.unique(return_counts=True)
+                for label, count in zip(labels.tolist(), counts.tolist(), strict=True):
+                    before, owner = places.get(label, (0, client))
+                    places[label] = before + count, owner
+        for label, (_, owner) in sorted(places.items(), key=lambda item: item[1][0])[:LABELS]:
+            assert isinstance(owner.train, Finite) and owner.train.tensors
+            found.append(owner.train.take((owner.train.tensors[1] == label).nonzero()[0]))
+        inputs, targets = (torch.cat([sample[side] for sample in found]) for side in (0, 1))
+        return inputs, targets
 
 
 @torch.no_grad()
 def concatenates(trial: Trial) -> bool:
     """No layer mixes the samples of a batch."""
-    together = trial.output(torch.cat([x for x, _ in trial.pair]))
-    apart = torch.cat([trial.output(x) for x, _ in trial.pair])
-    return len(together) == sum(len(x) for x, _ in trial.pair) and _close(together, apart)
+    together = trial.output(torch.cat([x for x, _ in trial.batches]))
+    apart = torch.cat([trial.output(x) for x, _ in trial.batches])
+    return len(together) == sum(len(x) for x, _ in trial.batches) and _close(together, apart)
 
 
 @torch.no_grad()
 def splits(trial: Trial) -> bool:
-    """The loss is a mean over samples, so a batch may pass in pieces."""
-    some = range(0, len(trial.clients), -(-len(trial.clients) // 10))  # of many labels, should they weigh differently
-    batches = [trial.batch(k, 3 + k % 2) for k in some] + [trial.batch(0, 1)]  # of different size
-    outputs, targets = [trial.output(x) for x, _ in batches], [y for _, y in batches]
-    whole = sum(len(output) for output in outputs)
-    parts = [len(o) / whole * trial.loss(o, y) for o, y in zip(outputs, targets, strict=True)]
-    return _close(trial.loss(torch.cat(outputs), torch.cat(targets)), torch.stack(parts).sum())
+    """The loss is a mean over samples, so a batch may pass in pieces, and batches of the same weights at once."""
+    inputs, targets = trial.one_of_each_label()
+    samples = trial.output(inputs)
+    alone = [trial.loss(samples[i : i + 1], targets[i : i + 1]) for i in range(len(samples))]
+    outputs, wanted = (
+        torch.cat(parts) for parts in zip(*((trial.output(x), y) for x, y in trial.batches), strict=True)
+    )
+    ends = [0, *torch.tensor([len(x) for x, _ in trial.batches]).cumsum(0).tolist()]
+    ends.insert(1, (ends[1] + 1) // 2)  # of different size
+    parts = [(b - a) / len(outputs) * trial.loss(outputs[a:b], wanted[a:b]) for a, b in pairwise(ends) if a < b]
+    return _close(trial.loss(samples, targets), torch.stack(alone).mean()) and _close(
+        trial.loss(outputs, wanted), torch.stack(parts).sum()
+    )
 
 
 def has_channels_last(trial: Trial) -> bool:
     """A convolutional network that gives the same with its images and filters stored channels-last."""
-    inputs, _ = trial.pair[0]
+    inputs, targets = trial.batches[0]
     if inputs.dim() not in (4, 5) or not any(trial.model[name].dim() == inputs.dim() for name in trial.trained):
         return False
-    plain = trial.gradient(trial.pair[0])
-    trial.model = {name: arrange(tensor) for name, tensor in trial.model.items()}
-    fast = trial.gradient((arrange(inputs), trial.pair[0][1]))
-    a, b = (torch.cat([gradient[name].flatten() for name in trial.trained]).double() for gradient in (fast, plain))
-    return bool((a - b).norm() <= 0.01 * b.norm())  # through many layers, rounding alone comes near that
+    plain = trial.gradient((inputs, targets))
+    fast = trial.gradient((arrange(inputs), targets), {name: arrange(tensor) for name, tensor in trial.model.items()})
+    a, b = (flat(gradient[name] for name in trial.trained).double() for gradient in (fast, plain))
+    return bool((a - b).norm() <= ROUNDING * b.norm())
 
 
 def vectorises(trial: Trial) -> bool:
     """`vmap` takes the model and the loss, and gives the same."""
-    pair, model = trial.pair, trial.model
-    if len({len(inputs) for inputs, _ in pair}) != 1:
+    if len({len(inputs) for inputs, _ in trial.batches}) != 1:
         return False
-    trained = {name: model[name][None] for name in trial.trained}
-    fixed = {name: tensor[None] for name, tensor in model.items() if name not in trained}
-    weights = torch.tensor([[0.25, 0.75]], dtype=model[trial.trained[0]].dtype)
-    inputs, targets = (torch.stack([batch[part] for batch in pair])[None] for part in (0, 1))
-    weighted = grad(Vectorised(trial.module, trial.loss, trial.trained).weighted_loss, has_aux=True)
-    fast, _ = vmap(weighted)(trained, fixed, inputs, targets, weights)
-    vmap(weighted, (0, 0, None, None, None))(trained, fixed, inputs[0].clone(), targets[0], weights[0])  # to compare
-    plain = [trial.gradient(batch) for batch in pair]
-    return all(_close(fast[name][0], 0.25 * plain[0][name] + 0.75 * plain[1][name]) for name in trial.trained)
+    count = len(trial.clients)
+    width = max(2, min(len(trial.batches), TRIED_NUMBERS // (count * trial.batches[0][0].numel())))
+    batches = trial.batches[:width]
+    points = [trial.near(trial.start) for _ in range(max(count, width))]
+    models = {name: torch.stack([point[name] for point in points]) for name in trial.start}
+    fast = Vectorised(trial.module, trial.loss, trial.trained)
+    return _mixes(trial, fast, models, batches) and _looks(trial, fast, models, batches)
+
+
+def _mixes(trial: Trial, fast: Vectorised, models: Models, batches: list[Batch]) -> bool:
+    """All models, each with all batches."""
+    count, width = len(models[trial.trained[0]]), len(batches)
+    weights = torch.rand(count, width, generator=trial.random, dtype=torch.float64)
+    mixed, _ = fast.gradients(models, fast.plan(weights), *(torch.stack(side) for side in zip(*batches, strict=True)))
+    for m in {0, count - 1}:
+        plain = [trial.gradient(batch, row(models, m)) for batch in batches]
+        for name in trial.trained:
+            expected = sum(float(weights[m, k]) * plain[k][name] for k in range(width))
+            if not _close(mixed[name][m], torch.as_tensor(expected)):
+                return False
+    return True
+
+
+def _looks(trial: Trial, fast: Vectorised, models: Models, batches: list[Batch]) -> bool:
+    """Every batch, in halves, at as many models."""
+    width, half = len(batches), max(1, len(batches[0][0]) // 2)
+    inputs, targets = (
+        torch.stack([torch.stack([side[:half], side[-half:]]) for side in sides])
+        for sides in zip(*batches, strict=True)
+    )
+    some = {name: tensor[:width] for name, tensor in models.items()}
+    size = sum(models[name][0].numel() for name in trial.trained)
+    everyone = torch.arange(width)
+    _, _, norm, *_ = fast.look(some, everyone, everyone.expand(width, -1), (inputs, targets), sketch(size, 1))
+    for k in range(width):
+        halves = [trial.gradient((inputs[k, part], targets[k, part]), row(some, 0)) for part in (0, 1)]
+        mean = torch.stack([flat(gradient.values()) for gradient in halves]).mean(0)
+        if not _close(norm[0, k], mean.double().square().sum()):
+            return False
+    return True
+
+
+def due(step: int, models: int) -> int | None:
+    """Which of the models is compared with the plain way at this update, if any: they take turns."""
+    return step // AGAIN % models if step % AGAIN == 0 and models else None
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

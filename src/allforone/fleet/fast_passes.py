@@ -7,23 +7,23 @@ own.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
-from ..errors import Diverged, blaming
+from ..errors import Diverged, Inexact, blaming, notice
 from ..problems import Client
 from ..problems.data import Batch
 from . import exactness
+from .exactness import PASSED_SAMPLES
 from .layout import arrange
-from .models import Models, row, stack
+from .models import Models, flat, row, stack
 from .passes import Passes
 
 #: A model with more parameters is not vectorised: there its passes cost more than calling them one by one.
 VECTORISED_PARAMETERS = 10_000
-#: Samples that go through a model at once, where they may be split: bounds the activations.
-PASSED_SAMPLES = 256
 
 Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targets: one pass
 
@@ -31,11 +31,11 @@ Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targ
 class FastPasses:
     """The ways that give the same for this model and loss, found by trying them on the clients' data."""
 
-    def __init__(self, plain: Passes, clients: Sequence[Client]) -> None:
+    def __init__(self, plain: Passes, clients: Sequence[Client], batch_size: int) -> None:
         self.plain, self.loss, self.trained = plain, plain.loss, plain.trained
         module = plain.module
         plain.train_mode()
-        trial = exactness.Trial(module, self.loss, row(stack(module, 1), 0), self.trained, clients)
+        trial = exactness.Trial(module, self.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
         alone = not plain.draws and not plain.moves_buffers
         self.concatenates = alone and trial.holds(exactness.concatenates)
         self.splits = self.concatenates and trial.holds(exactness.splits)
@@ -56,20 +56,54 @@ class FastPasses:
     ) -> Models:
         """Σ_k weights[k] g_k(θ) of one model, and its buffers after the batch of its owner, None if it is nobody's."""
         leaves = {name: self._leaf(name, tensor) for name, tensor in model.items()}
-        wanted, total, after = [leaves[name] for name in self.trained], None, {}
+        total, after = None, {}
         for piece in self._pieces(weights, batches):
             client = piece[0][0]
             fixed = {name: t.clone() for name, t in model.items() if name not in self.trained}
-            with self.plain.training(module, client, step, purpose):
-                output = functional_call(module, {**leaves, **fixed}, torch.cat([x for _, _, x, _ in piece]))
-            weighted = self._loss_at_once(piece, output)
-            if weighted is None:
-                weighted = self._loss_one_by_one(piece, output, owner, step)
-            gradient = torch.autograd.grad(weighted, wanted, materialize_grads=True)
+            inputs = torch.cat([x for _, _, x, _ in piece])
+            loss = partial(self._weighted_loss, piece, owner, step)
+            gradient = self.plain.differentiate(module, {**leaves, **fixed}, inputs, loss, client, step, purpose)
             total = gradient if total is None else tuple(a + b for a, b in zip(total, gradient, strict=True))
             if client == owner:
                 after = fixed
         return {} if total is None else {**dict(zip(self.trained, total, strict=True)), **after}
+
+    def compare(
+        self,
+        module: nn.Module,
+        model: Models,
+        owner: int,
+        weights: dict[int, float],
+        batches: dict[int, Batch],
+        step: int,
+        found: Models,
+    ) -> None:
+        """Leave all fast ways if what they found is not what the plain way gives."""
+        if not (self.concatenates or self.vectorises or self.channels_last) or not weights:
+            return
+        difference, length = flat(found[name] for name in self.trained).double(), 0.0
+        for k, weight in weights.items():
+            gradient, _ = self.plain.gradient(model, owner, k, batches[k], step, module=module)
+            difference -= weight * (one := flat(gradient.values()).double())
+            length += abs(weight) * float(one.norm())
+        allowed = exactness.ROUNDING + 10 * torch.finfo(found[self.trained[0]].dtype).eps
+        if float(difference.norm()) > allowed * length:
+            self.concatenates = self.splits = self.channels_last = False
+            self.leave_vmap(
+                f"at step {step} all partners in one pass give another gradient than one by one, by "
+                f"{float(difference.norm()) / length:.0%}, as they may have for up to {exactness.AGAIN} updates"
+            )
+
+    def leave_vmap(self, why: str) -> NoReturn:
+        self.vectorises = False
+        notice(
+            f"{why}: from this round on they pass one by one, which is slower; the fleet loop does so from the start"
+        )
+        raise Inexact(why)
+
+    def _weighted_loss(self, piece: Piece, owner: int | None, step: int, output: Tensor) -> Tensor:
+        weighted = self._loss_at_once(piece, output)
+        return self._loss_one_by_one(piece, output, owner, step) if weighted is None else weighted
 
     def _loss_at_once(self, piece: Piece, output: Tensor) -> Tensor | None:
         """Σ_k weight_k · loss_k where all samples weigh the same, so that one loss over all of them gives it."""

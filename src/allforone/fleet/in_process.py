@@ -8,9 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from ..errors import Diverged, InputError
+from ..errors import Diverged, InputError, within
 from ..problems import Problem, check
-from ..problems.data import Batch, draw, generator
+from ..problems.data import Batch, draw, generator, seeded
 from .base import (
     Direction,
     Evaluation,
@@ -52,16 +52,22 @@ class InProcess(ABC):
     ) -> None:
         if not callable(participation) and not 0 < participation <= 1:
             raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
+        if torch.is_autocast_enabled("cpu"):
+            raise InputError(
+                "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
+            )
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size
         module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
-        check(problem, module)
+        with seeded(generator(seed, "check")):
+            check(problem, module)
         keep_freed_memory()
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
         self._ledger = Ledger(self.batches.samples, torch.zeros_like(self.batches.samples))
-        first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
+        with within("client 0, train data"):
+            first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)
         self.trained = self.passes.trained
         self.judge = Judge(problem, self.batches, self.passes, self.arranged)

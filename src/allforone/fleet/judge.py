@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ..errors import InputError, blaming
-from ..problems import Problem
+from ..errors import InputError, blaming, within
+from ..problems import Problem, unheld
 from ..problems.data import Batch, Finite
 from .base import Evaluation, NewLosses
 from .batches import Batches
@@ -33,24 +33,23 @@ class Judge:
         total = torch.full((count, len(present)), torch.nan, dtype=torch.float64)
         total[:, asked] = 0
         for step in steps if len(asked) else ():
-            batches = [self.arranged(batch) for batch in self.batches.of(present, step).values()]
+            batches = {k: self.arranged(batch) for k, batch in self.batches.of(present, step).items()}
 
-            @torch.no_grad()
-            def losses(module: nn.Module, model: Models, batches: list[Batch] = batches) -> Tensor:
-                module.eval()
-                return torch.stack([self._loss(module, model, batch) for batch in batches])
+            def losses(
+                module: nn.Module, model: Models, batches: dict[int, Batch] = batches, step: int = step
+            ) -> Tensor:
+                return torch.stack([self._loss(module, model, batch, k, step) for k, batch in batches.items()])
 
             rows = self.passes.workers.each(losses, (row(models, m) for m in range(count)))
             total[:, asked] += torch.stack(rows)
         return total / len(steps)
 
     def new_losses(self, models: Models, present: Tensor, coming: range) -> NewLosses:
-        @torch.no_grad()
         def losses(module: nn.Module, owned: tuple[int, list[Batch]]) -> Tensor:
             k, parts = owned
-            module.eval()
             with blaming(f"client {k}: the model or the loss fails on held-out data", "Look at its data"):
-                return torch.stack([self._loss(module, row(models, k), part) for part in parts])
+                found = [self._loss(module, row(models, k), part, k, j, "new") for j, part in enumerate(parts)]
+            return torch.stack(found) if found else torch.empty(0)
 
         asked, clients = present.nonzero().flatten().tolist(), self.problem.clients
         found = self.passes.workers.each(losses, [(k, self._new_data(k, coming[:PARTS])) for k in asked])
@@ -60,15 +59,21 @@ class Judge:
         return NewLosses(table, torch.tensor([client.held is not None for client in clients]))
 
     def _new_data(self, client: int, coming: range) -> list[Batch]:
-        held = self.problem.clients[client].held
-        if held is None and isinstance(self.problem.clients[client].train, Finite):
-            raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
+        held, clients = self.problem.clients[client].held, self.problem.clients
+        if client in (without := unheld(clients)):
+            if len(without) == len(clients):
+                raise InputError("nothing is held out: make the problem by problems.hold_out(problem, share, seed)")
+            return []
         if held is None:
             return [self.arranged(self.batches.uncounted(client, step)) for step in coming]
-        return [self.arranged(held.take(part)) for part in torch.arange(len(held)).tensor_split(min(PARTS, len(held)))]
+        parts = torch.arange(len(held)).tensor_split(min(PARTS, len(held)))
+        with within(f"client {client}, held-out data"):
+            return [self.arranged(held.take(part)) for part in parts]
 
-    def _loss(self, module: nn.Module, model: Models, batch: Batch) -> Tensor:
-        return self.problem.loss(functional_call(module, model, batch[0].clone()), batch[1])
+    @torch.no_grad()
+    def _loss(self, module: nn.Module, model: Models, batch: Batch, *name: int | str) -> Tensor:
+        with self.passes.judging(module, *name):
+            return self.problem.loss(functional_call(module, model, batch[0].clone()), batch[1])
 
     def evaluate(self, models: Models, present: Tensor) -> Evaluation:
         asked = present.nonzero().flatten().tolist()
@@ -90,10 +95,13 @@ class Judge:
         if not isinstance(test, Finite):
             excess = float(test.excess(model))
             return {"loss": excess + test.floor, "excess": excess}
-        module.eval()
-        sample, _ = test.take(torch.tensor([0]))
         outputs, targets = [], []
-        with blaming(f"client {k}, test data: model or loss fails", "Look at its inputs and targets"):
+        with (
+            within(f"client {k}, test data"),
+            blaming("model or loss fails", "Look at its inputs and targets"),
+            self.passes.judging(module, k, "test"),
+        ):
+            sample, _ = test.take(torch.tensor([0]))
             for places in torch.arange(len(test)).split(max(1, PASSED_NUMBERS // sample.numel())):
                 with self.passes.drawing:  # a user's Dataset need not be safe for threads
                     inputs, target = self.arranged(test.take(places))

@@ -1,22 +1,26 @@
 """N stacked models under one torch optimizer, kept as a value.
 
 Every element-wise optimizer (SGD with momentum, Adam, …) treats the N rows of a stacked tensor as N optimizers would.
+The function that makes it sees the parameters of one model, so that it can group them by their shapes and names.
 """
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..describe import described
 from ..errors import InputError, blaming
 from .models import Models, where_rows
 
-Make = Callable[[list[Tensor]], torch.optim.Optimizer]  #: e.g. functools.partial(torch.optim.SGD, lr=0.1)
+#: E.g. functools.partial(torch.optim.SGD, lr=0.1), of the parameters of one model; if its argument is called
+#: `named_parameters`, of their names and themselves.
+Make = Callable[..., torch.optim.Optimizer]
 Schedule = Callable[[torch.optim.Optimizer], LRScheduler]  #: e.g. functools.partial(StepLR, step_size=80)
 
 
@@ -35,15 +39,21 @@ class Optimizer:
     make: Make
     schedule: Schedule | None = None
     state: dict[str, Any] | None = None  #: of both, as torch gives it; None before the first round
+    #: of the parameters of one model, where they are known: what is tried is tried on such
+    shapes: Mapping[str, Sequence[int]] = field(default_factory=lambda: {"probe": (2, 3)})
 
     def __post_init__(self) -> None:
         if self.state is None:
-            check_elementwise(self.make)
+            check_elementwise(self.make, self.shapes)
             if self.schedule:
                 with blaming("the scheduler cannot be used", "It must take one step() per round, without a metric"):
-                    probe = self.start({"probe": torch.zeros(1, 1)}, ["probe"])
-                    probe.apply({"probe": torch.zeros(1, 1)})
-                    probe.finish()
+                    running = self.start(self._probe(), list(self.shapes))
+                    running.apply(self._probe())
+                    running.finish()
+
+    def _probe(self) -> Models:
+        """A stack of one model."""
+        return {name: torch.zeros(1, *shape) for name, shape in self.shapes.items()}
 
     def __repr__(self) -> str:
         made = [described(self.make), *([described(self.schedule)] if self.schedule else [])]
@@ -61,14 +71,14 @@ class Optimizer:
     def lr(self) -> float:
         """The step size of the coming round."""
         if self.state is None:
-            return self.start({"probe": torch.zeros(1, 1)}, ["probe"]).lr
+            return self.start(self._probe(), list(self.shapes)).lr
         return float(self.state["optimizer"]["param_groups"][0]["lr"])
 
     @property
     def step_size(self) -> float | None:
         """By how much updates follow a gradient in the long run: of SGD η, or η/(1 − momentum); None of others, whose
         step does not grow with the gradient."""
-        probe = self.make([torch.zeros(1)])
+        probe = make_stacked(self.make, self._probe())
         settings = probe.param_groups[0]
         return self.lr / (1 - settings["momentum"]) if isinstance(probe, torch.optim.SGD) else None
 
@@ -124,11 +134,12 @@ class Running:
     def __init__(self, origin: Optimizer, models: Models, names: Sequence[str]) -> None:
         self.origin, self.names = origin, names
         self.models = {name: tensor.clone() for name, tensor in models.items()}
-        self.torch = origin.make([self.models[name] for name in names])
+        self.torch = make_stacked(origin.make, {name: self.models[name] for name in names})
         self.scheduler = origin.schedule(self.torch) if origin.schedule else None
         if origin.state is not None:
             state = copy.deepcopy(origin.state)
-            self.torch.load_state_dict(state["optimizer"])
+            past = state["optimizer"]["state"] or self.torch.state_dict()["state"]  # a fresh one is as it was made
+            self.torch.load_state_dict({**state["optimizer"], "state": past})
             if self.scheduler:
                 self.scheduler.load_state_dict(state["scheduler"])
 
@@ -158,24 +169,58 @@ class Running:
         return self.models, replace(self.origin, state=state)
 
 
-def check_elementwise(make: Make) -> None:
-    """Refuse an optimizer under which stacked models would not be independent: tried on two tiny models."""
-    start = torch.linspace(-1, 1, 12).reshape(2, 2, 3)
-    slopes = [start.flip(0) + 0.3, 7 * start - 0.2]  # rows of very different size: any mixing shows
+def make_stacked(make: Make, models: Models) -> torch.optim.Optimizer:
+    """The optimizer that `make` gives to one model, with the stacked tensors in the place of that model's."""
+    alone = {name: nn.Parameter(tensor[0].detach()) for name, tensor in models.items()}
+    optimizer = make(list(alone.items()) if _takes_names(make) else list(alone.values()))
+    stacked: dict[Tensor, Tensor] = {parameter: models[name] for name, parameter in alone.items()}
+    count = len(next(iter(models.values())))
+    for group in optimizer.param_groups:
+        if not stacked.keys() >= set(group["params"]):
+            raise InputError("the optimizer has other parameters than it was given: make it of its argument alone")
+        group["params"][:] = [stacked[parameter] for parameter in group["params"]]
+        group.pop("param_names", None)
+    for parameter in list(optimizer.state):  # Adagrad has one from the beginning
+        entries = optimizer.state.pop(parameter)
+        optimizer.state[stacked[parameter]] = {
+            name: value
+            if name == "step" or not isinstance(value, Tensor)
+            else value.expand(count, *value.shape).clone()
+            for name, value in entries.items()
+        }
+    return optimizer
 
-    def end(rows: slice) -> Tensor:
-        tensor = start[rows].clone()
-        optimizer = make([tensor])
-        for slope in slopes:
-            tensor.grad = slope[rows].clone()
+
+def _takes_names(make: Make) -> bool:
+    try:
+        return next(iter(inspect.signature(make).parameters), "") == "named_parameters"
+    except (TypeError, ValueError):  # some callables do not say
+        return False
+
+
+def check_elementwise(make: Make, shapes: Mapping[str, Sequence[int]]) -> None:
+    """Refuse an optimizer under which stacked models would not be independent: tried on two models."""
+    sizes = {name: torch.Size((2, *shape)) for name, shape in shapes.items()}
+    start = {name: torch.linspace(-1, 1, size.numel()).reshape(size) for name, size in sizes.items()}
+
+    def end(rows: slice) -> Models:
+        models = {name: tensor[rows].clone() for name, tensor in start.items()}
+        optimizer = make_stacked(make, models)
+        for slope in (
+            lambda t: t.flip(0) + 0.3,
+            lambda t: 7 * t - 0.2,
+        ):  # rows of very different size: any mixing shows
+            for name, tensor in models.items():
+                tensor.grad = slope(start[name])[rows].clone()
             optimizer.step()
-        return tensor
+        return models
 
     try:
-        stacked, alone = end(slice(0, 2)), torch.cat([end(slice(0, 1)), end(slice(1, 2))])
+        both, one, other = end(slice(0, 2)), end(slice(0, 1)), end(slice(1, 2))
     except (TypeError, RuntimeError, ValueError) as error:
         raise InputError(f"the optimizer cannot be used: {error}") from error
-    if not torch.allclose(stacked, alone, rtol=1e-4, atol=1e-6):
+    alone = {name: torch.cat([one[name], other[name]]) for name in start}
+    if not all(torch.allclose(both[name], alone[name], rtol=1e-4, atol=1e-6) for name in start):
         raise InputError(
             "the optimizer mixes the entries of a tensor, so one site's model would change another's: "
             "use an element-wise one such as SGD, Adam or AdamW"

@@ -1,9 +1,10 @@
 """What passes a batch through the model: one gradient at a time, as plainly as it can be written."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import RLock
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,9 +13,11 @@ from torch.func import functional_call
 
 from ..errors import Diverged, blaming
 from ..problems import Loss
-from ..problems.data import Batch, generator
+from ..problems.data import Batch, generator, seeded
 from .models import Models, row, stack, trained_names
 from .workers import Workers
+
+Found = TypeVar("Found")
 
 
 class Passes:
@@ -22,58 +25,146 @@ class Passes:
 
     def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch) -> None:
         self.module, self.loss, self.seed = module, loss, seed
+        self.modes = training_modes(module)
         self.trained = trained_names(module)
-        given = module.training  # layers that the user put to eval inside a model in training stay so: frozen
-        self.modes = [layer.training or not given for layer in module.modules()]
-        self.workers, self.drawing = Workers(module), Lock()
-        self.draws, self.moves_buffers = self._try_layers(first)
+        self.workers, self.drawing = Workers(module), RLock()
+        self.draws = self.draws_again = self.draws_judged = self.moves_buffers = False
+        with seeded(generator(seed, "try")):
+            self._try_layers(first)
 
     def gradient(
-        self, model: Models, owner: int, client: int, batch: Batch, step: int, purpose: str = "update"
+        self,
+        model: Models,
+        owner: int,
+        client: int,
+        batch: Batch,
+        step: int,
+        purpose: str = "update",
+        module: nn.Module | None = None,
     ) -> tuple[Models, Models]:
         """g_client(θ) of one model, and the buffers after the pass."""
         inputs, targets = batch
         leaves = {name: tensor.detach().requires_grad_(name in self.trained) for name, tensor in model.items()}
         buffers = {name: tensor.clone() for name, tensor in model.items() if name not in self.trained}
-        with self.training(self.module, client, step, purpose):
-            loss = self.loss(functional_call(self.module, {**leaves, **buffers}, inputs.clone()), targets)
-        if not loss.isfinite():
-            raise Diverged(owner, client, step)
-        gradient = torch.autograd.grad(loss, [leaves[name] for name in self.trained], materialize_grads=True)
-        return dict(zip(self.trained, gradient, strict=True)), buffers
 
-    @contextmanager
-    def training(self, module: nn.Module, client: int, step: int, purpose: str = "update") -> Iterator[None]:
-        """Train mode; layers that draw at random (dropout) draw by the batch's name, whoever computes it."""
+        def loss(output: Tensor) -> Tensor:
+            value = self.loss(output, targets)
+            if not value.isfinite():
+                raise Diverged(owner, client, step)
+            return value
+
+        held = {**leaves, **buffers}
+        found = self.differentiate(module or self.module, held, inputs.clone(), loss, client, step, purpose)
+        return dict(zip(self.trained, found, strict=True)), buffers
+
+    def differentiate(
+        self,
+        module: nn.Module,
+        held: Models,
+        inputs: Tensor,
+        loss: Callable[[Tensor], Tensor],
+        client: int,
+        step: int,
+        purpose: str,
+    ) -> tuple[Tensor, ...]:
+        """The gradient of loss(module(inputs)) by those of the tensors `held` that are trained. The module holds them
+        until the end: activation checkpointing calls layers again in the backward pass."""
+        wanted = [held[name] for name in self.trained]
+
+        def passes() -> tuple[Tensor, ...]:
+            with self._drawing_by(self.draws, client, step, purpose, "layers"):
+                value = loss(module(inputs))
+                if self.draws_again:
+                    return gradient_of(value, wanted)
+            return gradient_of(value, wanted)
+
         self.train_mode(module)
         with blaming(
             f"client {client}: the model or the loss fails on its batch of step {step}",
             "Look at its data, or try another batch size",
         ):
-            if not self.draws:
-                yield
-                return
-            with self.drawing, torch.random.fork_rng(devices=[]):  # such layers know one generator only, the global one
-                torch.manual_seed(generator(self.seed, client, step, purpose, "layers").initial_seed())
-                yield
+            return while_holding(module, held, passes)
+
+    @contextmanager
+    def judging(self, module: nn.Module, *name: int | str) -> Iterator[None]:
+        """Eval mode."""
+        module.eval()
+        with self._drawing_by(self.draws_judged, *name, "judged"):
+            yield
+
+    @contextmanager
+    def _drawing_by(self, draws: bool, *name: int | str) -> Iterator[None]:
+        """What draws at random (dropout) draws by the batch's name, whoever computes it."""
+        if not draws:
+            yield
+            return
+        with self.drawing, seeded(generator(self.seed, *name)):  # it knows the global generators only
+            yield
 
     def train_mode(self, module: nn.Module | None = None) -> None:
         for layer, mode in zip((module or self.module).modules(), self.modes, strict=True):
             layer.training = mode
 
-    @torch.no_grad()
-    def _try_layers(self, first: Batch) -> tuple[bool, bool]:
-        """Whether a forward pass draws at random (dropout), and whether it changes buffers (BatchNorm)."""
-        model = row(stack(self.module, 1), 0)
-        start = {name: tensor.clone() for name, tensor in model.items()}
+    def _try_layers(self, first: Batch) -> None:
+        """Whether a pass draws at random (dropout), also when its layers are called again in the backward pass or when
+        it is judged, and whether it changes buffers (BatchNorm)."""
+        start = row(stack(self.module, 1), 0)
+        held = {name: tensor.clone().requires_grad_(name in self.trained) for name, tensor in start.items()}
         self.train_mode()
+
+        def passes() -> None:
+            before = _random_states()
+            value = self.loss(self.module(first[0].clone()), first[1])
+            self.draws = before != _random_states()
+            self.moves_buffers = any(not torch.equal(start[name], held[name]) for name in start)
+            gradient_of(value, [held[name] for name in self.trained])
+
         remedy = f"batches have up to {len(first[0])} samples; BatchNorm needs at least 2, of every client"
-        with torch.random.fork_rng(devices=[]), blaming("client 0: the model fails on a training batch", remedy):
-            before, others = torch.get_rng_state(), (random.getstate(), repr(np.random.get_state()))
-            functional_call(self.module, model, first[0])
-            draws = not torch.equal(before, torch.get_rng_state())
-            draws = draws or others != (random.getstate(), repr(np.random.get_state()))
-        return draws, any(not torch.equal(start[name], model[name]) for name in model)
+        with blaming("client 0: the model fails on a training batch", remedy):
+            while_holding(self.module, held, passes)
+        if self.draws:
+            try:
+                with torch.autograd.graph.disable_saved_tensors_hooks("by which checkpointing works"):
+                    functional_call(self.module, held, first[0].clone())
+            except RuntimeError:
+                self.draws_again = True
+            self.module.eval()
+            with torch.no_grad():
+                before = _random_states()
+                self.loss(functional_call(self.module, start, first[0].clone()), first[1])
+                self.draws_judged = before != _random_states()
+
+
+def training_modes(module: nn.Module) -> list[bool]:
+    """Which layers train, after the module's own `train()`. Those that the user put to eval inside a model in training
+    stay so: frozen."""
+    frozen = [module.training and not layer.training for layer in module.modules()]
+    module.train()
+    return [layer.training and not still for layer, still in zip(module.modules(), frozen, strict=True)]
+
+
+class _Held(nn.Module):
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, work: Callable[[], Any]) -> Any:
+        return work()
+
+
+def while_holding(module: nn.Module, tensors: Models, work: Callable[[], Found]) -> Found:
+    """work(), while the module has these tensors in the place of its own."""
+    inside = {f"module.{name}": tensor for name, tensor in tensors.items()}
+    return functional_call(_Held(module), inside, (work,))  # type: ignore[no-any-return]
+
+
+def gradient_of(loss: Tensor, wanted: list[Tensor]) -> tuple[Tensor, ...]:
+    found = torch.autograd.grad(loss, wanted, materialize_grads=True)
+    return tuple(gradient.to_dense() if gradient.is_sparse else gradient for gradient in found)  # of embeddings
+
+
+def _random_states() -> tuple[object, ...]:
+    return torch.get_rng_state().tolist(), random.getstate(), repr(np.random.get_state())
 
 
 def owner_of(owners: Tensor | None, row: int, client: int) -> int:

@@ -12,12 +12,15 @@ import torch
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ..errors import blaming
+from ..errors import blaming, notice
 
 #: Calls between two looks at whether a recording still holds.
 AGAIN = 200
 #: Calls after which a recording, which costs as much as some fifty calls, is worth it.
 EARNED = 30
+
+#: Operations in a recording that are made machine code of: some hundred take seconds, a thousand minutes.
+MOST_OPERATIONS = 400
 
 Function = Callable[..., tuple[Tensor, ...]]
 _SHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, torch.ops.aten.expand.default)
@@ -64,7 +67,17 @@ class Recorded:
         same = all(torch.equal(a, b) for a, b in zip(graph(*tensors), self.function(*tensors), strict=True))
         if not same:
             return self.function
-        return machine_code(graph, tensors) if self.compiled else graph.forward
+        return machine_code(graph, tensors) if self.compiled and self._compiles(graph) else graph.forward
+
+    def _compiles(self, graph: fx.GraphModule) -> bool:
+        count = len(graph.graph.nodes)
+        if count > MOST_OPERATIONS:
+            self.compiled = False
+            notice(
+                f"the model comes to {count} operations, which would take minutes to compile: they are replayed "
+                "instead, as by the fleet stacked"
+            )
+        return self.compiled
 
 
 def record(function: Function, tensors: tuple[Tensor, ...]) -> fx.GraphModule:

@@ -1,13 +1,15 @@
 """The fast fleet of this process: one pass for each model, on all cores; small models all at once (`vmap`)."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import Diverged
+from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
+from . import exactness
 from .base import Direction, Look
 from .fast_passes import FastPasses
 from .in_process import InProcess, Participation
@@ -15,7 +17,7 @@ from .models import Models, flat, pick, row
 from .optimizer import Optimizer
 from .pairs import look_of, looks
 from .sketch import Sketch
-from .vectorised import Vectorised, check_losses
+from .vectorised import Plan, Vectorised, check_losses
 from .workers import Answer, Item, one_core
 
 
@@ -26,7 +28,7 @@ class Stacked(InProcess):
         self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
     ) -> None:
         super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation)
-        self.fast = FastPasses(self.passes, problem.clients)
+        self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
         self.small = Vectorised(self.passes.module, problem.loss, self.trained, self.compiled)
 
     def descended(
@@ -38,8 +40,9 @@ class Stacked(InProcess):
         self.passes.train_mode()
         losses: list[Tensor] = []
         with one_core():
-            for inputs, targets in self.batches.stacked(plan.asked, steps):
-                gradients, loss = self.small.gradients(running.models, plan, inputs, targets)
+            for step, (inputs, targets) in zip(steps, self.batches.stacked(plan.asked, steps), strict=True):
+                gradients, loss = self._at_once(self.small.gradients, running.models, plan, inputs, targets)
+                self._compare(running.models, mix, plan, (inputs, targets), step, gradients)
                 running.apply(direction(running.models, gradients) if direction else gradients)
                 losses.append(loss)
         check_losses(losses, plan, steps, self.roster.numbers)
@@ -53,12 +56,15 @@ class Stacked(InProcess):
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
 
         def add(module: nn.Module, m: int) -> None:
-            weights = {k: float(mix[m, k]) for k in mix[m].nonzero().flatten().tolist()}
+            model, weights = row(models, m), _weights(mix[m])
             owner = None if owners is None else int(owners[m])
-            for name, value in self.fast.mixed(module, row(models, m), owner, weights, batches, step).items():
+            found = self.fast.mixed(module, model, owner, weights, batches, step)
+            if m == compared:
+                self.fast.compare(module, model, m if owner is None else owner, weights, batches, step, found)
+            for name, value in found.items():
                 result[name][m] = value
 
-        ahead = range(len(mix))
+        ahead, compared = range(len(mix)), exactness.due(step, len(mix))
         self.passes.workers.each(add, ahead, meanwhile=lambda: self.batches.draw_ahead(asked, step + 1))
         return result
 
@@ -67,7 +73,8 @@ class Stacked(InProcess):
         self.passes.train_mode()
         with one_core():
             inputs, targets = next(self.batches.stacked(plan.asked, steps))
-            result, loss = self.small.gradients(models, plan, inputs, targets)
+            result, loss = self._at_once(self.small.gradients, models, plan, inputs, targets)
+            self._compare(models, mix, plan, (inputs, targets), step, result)
         check_losses([loss], plan, steps, owners)
         return {name: value if name in self.trained else value.clone() for name, value in result.items()}
 
@@ -101,9 +108,8 @@ class Stacked(InProcess):
         clients = torch.tensor(list(batches))
         place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
         place[clients] = torch.arange(len(clients))
-        losses, *found = self.small.look(
-            pick(models, clients), torch.arange(len(clients)), place[ids], _stacked(batches), step, short
-        )
+        own, columns = torch.arange(len(clients)), place[ids]
+        losses, *found = self._at_once(self.small.look, pick(models, clients), own, columns, _stacked(batches), short)
         for m, c, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(int(clients[m]), int(clients[place[ids[m, c]]]), step)
         silent = ~torch.isin(ids, clients)
@@ -132,7 +138,7 @@ class Stacked(InProcess):
         running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
         fine = torch.ones(len(columns), dtype=torch.bool)
         for x, y in zip(inputs.flatten(1, 2), targets.flatten(1, 2), strict=True):
-            gradients, losses = self.small.gradients(running.models, plan, x, y)
+            gradients, losses = self._at_once(self.small.gradients, running.models, plan, x, y)
             running.apply(gradients)
             fine &= losses.isfinite().all(1)
         found = running.finish()[0]
@@ -158,7 +164,8 @@ class Stacked(InProcess):
             plan = self.small.plan(torch.ones(count, 1, dtype=torch.float64))
             self.passes.train_mode()
             with one_core():
-                gradients, losses = self.small.gradients(models, plan, batch[0][None], batch[1][None])
+                alone = batch[0][None], batch[1][None]
+                gradients, losses = self._at_once(self.small.gradients, models, plan, *alone)
             check_losses([losses], plan, range(step, step + 1), None)
             return torch.cat([gradients[name].flatten(1) for name in self.trained], 1)
         arranged = self.arranged(batch)
@@ -175,12 +182,32 @@ class Stacked(InProcess):
         found = self.fast.mixed(module, model, owner, {client: 1.0}, {client: batch}, step, purpose)
         return flat(found[name] for name in self.trained)
 
+    def _at_once(self, ask: Callable[..., Answer], *given: Any) -> Answer:
+        """ask(), of all models at once. Where that fails, one by one will tell whether a client's data are to blame."""
+        try:
+            return ask(*given)
+        except AllForOneError:
+            raise
+        except Exception as error:
+            self.fast.leave_vmap(f"the model or the loss fails with all models at once ({type(error).__name__})")
+
+    def _compare(self, models: Models, mix: Tensor, plan: Plan, batches: Batch, step: int, found: Models) -> None:
+        """Now and then, one of the models with the plain way."""
+        m = exactness.due(step, len(mix))
+        if m is not None:
+            drawn = {k: (batches[0][place], batches[1][place]) for place, k in enumerate(plan.asked)}
+            self.fast.compare(self.passes.module, row(models, m), m, _weights(mix[m]), drawn, step, row(found, m))
+
     def _all_at_once(self, asked: Tensor) -> bool:
         """Whether the model can be vectorised, and all asked clients give batches of the same size."""
         return self.fast.vectorises and self.batches.equally_large(asked)
 
     def arranged(self, batch: Batch) -> Batch:
         return self.fast.arranged(batch)
+
+
+def _weights(row: Tensor) -> dict[int, float]:
+    return {k: float(row[k]) for k in row.nonzero().flatten().tolist()}
 
 
 def _stacked(batches: dict[int, list[Batch]]) -> Batch:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from ..errors import Diverged, blaming
+from ..errors import Diverged
 from ..problems import Loss
 from ..problems.data import Batch
 from .models import Models
@@ -95,9 +95,7 @@ class Vectorised:
         losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
         return weights @ losses, losses
 
-    def look(
-        self, models: Models, own: Tensor, columns: Tensor, batch: Batch, step: int, sketch: Sketch
-    ) -> tuple[Tensor, ...]:
+    def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
         """At M models, on the batches `columns` [M, c] of [clients, parts, b, …]: losses [M, c, parts], distance, norm
         and noise of the gradients, each [M, c], and the sketched gradients of every part, [M, c, parts, s].
 
@@ -111,8 +109,7 @@ class Vectorised:
         found = []
         for some in torch.arange(len(own)).tensor_split(-(-len(own) // chunk)):
             tensors = (models[name][some] for name in self.names)
-            with blaming(f"the model or the loss fails on the batches of step {step}", "Look at the clients' data"):
-                found.append(self._looks[sketch.size](inputs, targets, own[some], columns[some], *tensors))
+            found.append(self._looks[sketch.size](inputs, targets, own[some], columns[some], *tensors))
         return tuple(torch.cat(tables).double() for tables in zip(*found, strict=True))
 
     def _looked(

@@ -1,7 +1,7 @@
 """What is learned. One file per problem."""
 
 from ..catalogue import PROBLEMS
-from .base import Client, Loss, Problem, Settings, Task, hold_out
+from .base import Client, Loss, Problem, Settings, Task, hold_out, unheld
 from .check import check
 from .cifar10 import cifar10
 from .digits import digits
@@ -28,4 +28,5 @@ __all__ = [
     "ixi",
     "mnist",
     "synthetic",
+    "unheld",
 ]

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from ..errors import InputError, blaming
-from .data import Augment, Finite, Population, Stream, Transform, fingerprint, generator
+from .data import Augment, Finite, Population, Stream, Transform, draw, fingerprint, generator, seeded
 from .metrics import Metric, named
 
 Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
@@ -69,15 +70,11 @@ class Client:
         return isinstance(data, Finite) and data.tensors is not None and bool(data.transform or data.augment)
 
     def hold_out(self, share: float, generator: torch.Generator) -> "Client":
-        """The same client with a share of its training data held out. A stream needs none: its next batch is new."""
-        if not isinstance(self.train, Finite):
+        """The same client with a share of its training data held out. A stream needs none: its next batch is new. Who
+        has too little data for that stays as it is."""
+        count = round(share * self.size)
+        if not isinstance(self.train, Finite) or count < LEAST_HELD:
             return self
-        count = round(share * len(self.train))
-        if count < LEAST_HELD:
-            raise InputError(
-                f"it has {len(self.train)} training samples, of which {share:.0%} are to be held out: "
-                f"the guard needs at least {math.ceil(LEAST_HELD / share)}"
-            )
         order = torch.randperm(len(self.train), generator=generator)
         client = copy.copy(self)
         client.held, client.train = self.train.part(order[:count], augmented=False), self.train.part(order[count:])
@@ -193,6 +190,22 @@ class Problem(Task):
 
     clients: Sequence[Client] = field(kw_only=True)
 
+    def initial_model(self, seed: int) -> nn.Module:
+        """The model to start from; lazy layers take their shapes from the first client's data, and draw by the seed."""
+        module = super().initial_model(seed)
+        if not self.clients or not any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):
+            return module
+        shaped = copy.deepcopy(module)
+        with (
+            torch.no_grad(),
+            seeded(generator(seed, "lazy layers")),
+            blaming("client 0: the model's lazy layers cannot be made on its train data"),
+        ):
+            shaped.eval()(draw(self.clients[0].train, 2, seed=0, client=0, step=0, purpose="check")[0])
+        for layer, given in zip(shaped.modules(), module.modules(), strict=True):
+            layer.training = given.training
+        return shaped
+
     @property
     def task(self) -> Task:
         """The problem without anybody's data."""
@@ -206,11 +219,17 @@ class Problem(Task):
 
 
 def hold_out(problem: Problem, share: float, seed: int) -> Problem:
-    """The same problem with a share of every client's finite training data held out."""
-    clients = []
-    for number, client in enumerate(problem.clients):
-        try:
-            clients.append(client.hold_out(share, generator(seed, number, "held out")))
-        except InputError as error:
-            raise InputError(f"client {number}{f' ({client.name})' if client.name else ''}: {error}") from error
+    """The same problem with a share of every client's finite training data held out, of those who have enough."""
+    clients = [client.hold_out(share, generator(seed, k, "held out")) for k, client in enumerate(problem.clients)]
+    if clients and len(unheld(clients)) == len(clients):
+        number, most = max(enumerate(clients), key=lambda numbered: numbered[1].size)
+        raise InputError(
+            f"client {number}{f' ({most.name})' if most.name else ''} has {most.size} training samples, the most of "
+            f"all, of which {share:.0%} are to be held out: the guard needs at least {math.ceil(LEAST_HELD / share)}"
+        )
     return replace(problem, clients=clients)
+
+
+def unheld(clients: Sequence[Client]) -> list[int]:
+    """Who has no new data to be judged by: nothing held out, and no stream."""
+    return [k for k, client in enumerate(clients) if client.held is None and not client.is_stream]

@@ -1,16 +1,21 @@
 """Looks at a problem once, before anything is computed, and names the client whose data cannot be used."""
 
+import math
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, within
 from .base import Problem, Task
-from .data import Batch, Finite, Population, draw
+from .data import Batch, Finite, Population, draw, first_not_finite
 
 #: Samples of which any loss is defined.
 ENOUGH = 64
+
+Ranges = dict[str, tuple[int, int]]  #: what → the least and the most that went through model and loss
 
 
 def check(problem: Problem, model: nn.Module) -> None:
@@ -20,39 +25,54 @@ def check(problem: Problem, model: nn.Module) -> None:
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise InputError("the model has no parameters to train")
     first: Batch | None = None
+    proven: Ranges = {}
     for number, client in enumerate(problem.clients):
         where = f"client {number}" + (f" ({client.name})" if client.name else "")
         for part, data in (("train", client.train), ("test", client.test)):
             if isinstance(data, Population):
                 continue
-            try:
+            with within(f"{where}, {part} data"), _judged(model):
                 if isinstance(data, Finite):
                     _check_values(data)
                 batch = draw(data, 2, seed=0, client=number, step=0, purpose="check")
-                if first is None:
-                    first = batch
-                _check_same_kind(batch, first)
-                loss = _check_loss(problem, model, batch)
+                _check_same_kind(batch, first or batch)
+                output, loss = _check_loss(problem, model, batch)
                 if part == "train" and not loss.isfinite():  # two samples may be too few, as of a Cox loss
-                    loss = _check_loss(
-                        problem, model, draw(data, ENOUGH, seed=0, client=number, step=0, purpose="check")
-                    )
+                    enough = draw(data, ENOUGH, seed=0, client=number, step=0, purpose="check")
+                    loss = _check_loss(problem, model, enough)[1]
                     if not loss.isfinite():
                         raise InputError(
                             f"the loss of the initial model is {loss.item()}; check the data and the model"
                         )
-            except InputError as error:
-                raise InputError(f"{where}, {part} data: {error}") from error
+                if first is None and isinstance(output, Tensor):
+                    _check_mean(problem, output, batch[1])
+                    _check_pairs(problem, output, batch[1])
+                first = first or batch
+                if isinstance(data, Finite):
+                    _check_extremes(problem, model, data, proven)
 
 
 def _check_values(data: Finite) -> None:
     if len(data) == 0:
         raise InputError("no samples; give it some or leave this client out")
-    if data.tensors is not None:
-        for what, tensor in zip(("inputs", "targets"), data.tensors, strict=True):
-            if tensor.is_floating_point() and not tensor.isfinite().all():
-                sample = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
-                raise InputError(f"NaN or infinity in the {what} at sample {sample}; fill or drop such samples")
+    for what, tensor in zip(("inputs", "targets"), data.tensors or (), strict=False):
+        if (sample := first_not_finite(tensor)) is not None:
+            raise InputError(f"NaN or infinity in the {what} at sample {sample}; fill or drop such samples")
+
+
+def _check_extremes(task: Task, model: nn.Module, data: Finite, proven: Ranges) -> None:
+    """Labels, and numbers of words, are out of range at their ends; what an earlier client has is `proven`."""
+    for what, tensor in zip(("input up to", "target"), data.tensors or (), strict=False):
+        if tensor.dtype not in (torch.int64, torch.int32) or tensor.numel() == 0:
+            continue
+        flat = tensor.reshape(len(tensor), -1)
+        lowest, highest = int(flat.min()), int(flat.max())
+        least, most = proven.get(what, (highest + 1, highest))
+        for value, sample in ((lowest, flat.amin(1).argmin()), (highest, flat.amax(1).argmax())):
+            if not least <= value <= most:
+                with within(f"sample {int(sample)}, {what} {value}"):
+                    _check_loss(task, model, data.take(sample.expand(2)))
+        proven[what] = min(least, lowest), max(most, highest)
 
 
 def _check_same_kind(batch: Batch, first: Batch) -> None:
@@ -64,29 +84,70 @@ def _check_same_kind(batch: Batch, first: Batch) -> None:
             )
 
 
-def _check_loss(task: Task, model: nn.Module, batch: Batch) -> Tensor:
+def _check_loss(task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Tensor]:
+    """The model's output and its loss."""
     inputs, targets = batch
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     remedy = (
         "Class labels must be int64 (targets.long()), regression targets must have the dtype and shape of the "
         "model's output"
     )
+    with warnings.catch_warnings():
+        # mse_loss only warns when shapes are broadcast, and then learns nonsense
+        warnings.filterwarnings("error", message=".*target size.*")
+        with blaming(
+            f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}", remedy
+        ):
+            output = model(inputs.clone())
+            loss = task.loss(output, targets)
+    if not isinstance(loss, Tensor) or loss.dim() != 0:
+        raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
+    return output, loss
+
+
+def _check_mean(task: Task, output: Tensor, targets: Tensor) -> None:
+    """Refuse a loss that sums over the batch."""
+    once, twice = (_loss(task, torch.cat([output] * n), torch.cat([targets] * n)) for n in (1, 2))
+    if once and math.isfinite(once) and math.isclose(twice, 2 * once, rel_tol=1e-4):
+        raise InputError(
+            "the loss of a batch twice over is twice its loss, so it is a sum, by which larger batches weigh more: "
+            "reduce it by .mean()"
+        )
+
+
+def _check_pairs(task: Task, output: Tensor, targets: Tensor) -> None:
+    """Refuse a loss that broadcasts outputs [n, 1] and targets [n] to [n, n], where the order of targets is all one."""
+    if output.shape == targets.shape or not output.numel() == targets.numel() == len(targets):
+        return
+    ours = torch.tensor([0.1, 0.2, 0.5, 0.9]).to(output.dtype).reshape(4, *output.shape[1:])
+    theirs = torch.tensor([3, 0, 2, 1]) / (4 if targets.is_floating_point() else 1)
+    theirs = theirs.to(targets.dtype).reshape(4, *targets.shape[1:])
+    one, other = _loss(task, ours, theirs), _loss(task, ours, theirs.flip(0))
+    if math.isclose(one, other, rel_tol=1e-5):
+        raise InputError(
+            f"the loss compares every output with every target, since outputs are {_kind(output)} each and targets "
+            f"{_kind(targets)}: give the targets the outputs' shape, as by targets.reshape({[-1, *output.shape[1:]]})"
+        )
+
+
+def _loss(task: Task, output: Tensor, targets: Tensor) -> float:
+    """NaN where it cannot be told."""
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            # mse_loss only warns when shapes are broadcast, and then learns nonsense
-            warnings.filterwarnings("error", message=".*target size.*")
-            with blaming(
-                f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}", remedy
-            ):
-                output = model(inputs.clone())
-                loss = task.loss(output, targets)
-            if not isinstance(loss, Tensor) or loss.dim() != 0:
-                raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
+        return float(task.loss(output, targets))
+    except Exception:  # what was tried need not make sense to the user's loss
+        return math.nan
+
+
+@contextmanager
+def _judged(model: nn.Module) -> Iterator[None]:
+    """In eval mode, and then as it was."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        with torch.no_grad():
+            yield
     finally:
         for module, mode in modes:
             module.training = mode
-    return loss
 
 
 def _kind(tensor: Tensor) -> str:

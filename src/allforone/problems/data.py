@@ -82,14 +82,42 @@ class Finite:
         if self.tensors is not None:
             inputs, targets = (tensor[indices] for tensor in self.tensors)
         else:
-            remedy = "every item must be a pair (input, target) of tensors or numbers, alike in shape"
-            with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy), seeded(generator):
-                inputs, targets = default_collate([self.items[int(i)] for i in indices])
-                if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-                    raise TypeError(f"items of {type(inputs).__name__} and {type(targets).__name__}")
+            with seeded(generator):
+                inputs, targets = self._read(indices.tolist())
         if self.augment and generator:
             inputs = self.augment(inputs, generator)
         return (self.transform(inputs) if self.transform else inputs), targets
+
+    def _read(self, indices: list[int]) -> Batch:
+        """These items of a Dataset, of which nothing is known before they are read."""
+        items = []
+        for i in indices:
+            with blaming(f"{self._called(i)} cannot be read", "Mend it or leave it out"):
+                items.append(self.items[i])
+        remedy = "every item must be a pair (input, target) of tensors or numbers, alike in shape"
+        with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy):
+            inputs, targets = default_collate(items)
+            if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+                raise TypeError(f"items of {type(inputs).__name__} and {type(targets).__name__}")
+        for what, tensor in (("input", inputs), ("target", targets)):
+            if (bad := first_not_finite(tensor)) is not None:
+                called = self._called(indices[bad])
+                raise InputError(f"{called} has NaN or infinity in its {what}; fill it or leave the item out")
+        return inputs, targets
+
+    def _called(self, place: int) -> str:
+        """An item as the user's own data set numbers it."""
+        items: Any = self.items
+        while isinstance(items, Subset):
+            items, place = items.dataset, items.indices[place]
+        return f"item {place} of {type(items).__name__}"
+
+
+def first_not_finite(tensor: Tensor) -> int | None:
+    """The first sample with NaN or infinity."""
+    if not tensor.is_floating_point() or tensor.isfinite().all():
+        return None
+    return int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
 
 
 def generator(*name: int | str) -> torch.Generator:

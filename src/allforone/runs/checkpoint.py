@@ -3,6 +3,7 @@
 import json
 import os
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer) -> Any
     if kind == "tensor":
         return tensors[content]
     if kind == "optimizer":
-        return Optimizer(optimizer.make, optimizer.schedule, _decode(content, tensors, optimizer))
+        return replace(optimizer, state=_decode(content, tensors, optimizer))
     if kind in ("dict", "counter"):
         pairs = {key: _decode(item, tensors, optimizer) for key, item in content}
         return Counter(pairs) if kind == "counter" else pairs

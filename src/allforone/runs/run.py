@@ -1,14 +1,17 @@
 """One description of a run, under `afo.train`, `allforone run`, `compare` and `resume` alike."""
 
+import copy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Local
 from ..describe import architecture, described, options
-from ..errors import InputError
+from ..errors import InputError, notice
 from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
-from ..problems import Problem, check, hold_out
+from ..problems import Problem, check, hold_out, unheld
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
 from .parts import build_optimizer, known, load_algorithm, load_problem, resolve_schedule
@@ -41,7 +44,7 @@ class Run:
 
     def check(self) -> None:
         """Find what would stop it at its start, without making a fleet."""
-        check(self.problem, self.problem.initial_model(self.config.seed))
+        check(self.problem, copy.deepcopy(self.problem.initial_model(self.config.seed)))
         if self.config.guard:
             hold_out(self.problem, HELD_OUT, self.config.seed)
         if self.config.attack:
@@ -58,6 +61,9 @@ class Run:
         config, problem, algorithm = self.config, self.problem, self.algorithm
         if config.guard:
             problem = hold_out(problem, HELD_OUT, config.seed)
+            if exempt := unheld(problem.clients):
+                who = ", ".join(map(str, exempt))
+                notice(f"the guard does not watch client {who}: too few training samples to hold some out for it")
             algorithm = algorithm if isinstance(algorithm, Local) else Guarded(algorithm)
         fleet = known(FLEETS, config.fleet.name, "fleet")(
             problem,
@@ -79,8 +85,9 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
-    optimizer, config = _optimizer(config, given)
-    identity = {"model": architecture(problem.initial_model(config.seed)), "loss": described(problem.loss)}
+    model = problem.initial_model(config.seed)
+    optimizer, config = _optimizer(config, given, model)
+    identity = {"model": architecture(model), "loss": described(problem.loss)}
     if problem.smoothness is not None:
         identity["smoothness"] = problem.smoothness
     if problem.metrics:
@@ -132,7 +139,7 @@ def _filled(config: RunConfig, problem: Problem) -> RunConfig:
     )
 
 
-def _optimizer(config: RunConfig, given: Given) -> tuple[Optimizer, RunConfig]:
+def _optimizer(config: RunConfig, given: Given, model: nn.Module) -> tuple[Optimizer, RunConfig]:
     assert config.optimizer and config.rounds and config.inner
     if given.optimizer is None and given.scheduler is None:
         chosen = config.optimizer, config.scheduler, config.schedule
@@ -140,7 +147,9 @@ def _optimizer(config: RunConfig, given: Given) -> tuple[Optimizer, RunConfig]:
     if given.scheduler and config.schedule:
         raise InputError("both a scheduler and a schedule are given: each sets the step size; leave one out")
     named = build_optimizer(config.optimizer, config.scheduler, config.schedule, config.rounds, config.inner)
-    made = Optimizer(given.optimizer or named.make, given.scheduler or named.schedule)
+    shapes = {name: parameter.shape for name, parameter in model.named_parameters() if parameter.requires_grad}
+    schedule = given.scheduler or named.schedule
+    made = Optimizer(given.optimizer or named.make, schedule, **({"shapes": shapes} if shapes else {}))
     scheduler = _choice(given.scheduler) if given.scheduler else config.scheduler
     return made, config.model_copy(update={"optimizer": _choice(made.make), "scheduler": scheduler})
 

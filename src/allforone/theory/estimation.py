@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import functional_call, grad
 
 from ..errors import InputError, blaming
-from ..fleet import Models, Optimizer, Stacked, row
+from ..fleet import Models, Optimizer, Stacked, row, surely
 from ..fleet.workers import one_core
 from ..problems import Problem
 from ..problems.data import Batch, draw, generator
@@ -60,7 +60,8 @@ def paths_alone(fleet: Stacked, landscape: Landscape, rounds: int) -> Tensor:
     path = [landscape.flat(models)]
     for number in range(rounds):
         round = fleet.begin(number + 1, range(number * settings.inner, (number + 1) * settings.inner))
-        models, optimizer = fleet.descend(models, torch.eye(len(fleet.roster), dtype=torch.float64), optimizer, round)
+        alone = torch.eye(len(fleet.roster), dtype=torch.float64)
+        models, optimizer = surely(partial(fleet.descend, models, alone, optimizer, round))
         path.append(landscape.flat(models))
     return torch.stack(path)
 

@@ -1,0 +1,158 @@
+"""A fast way is gone where it gives what a plain loop gives, at the sizes that are used and as long as it does."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import allforone as afo
+from allforone.errors import Notice
+from allforone.fleet import Loop, Stacked, everybody, exactness
+from allforone.fleet.stacked import Vectorised
+
+from .plain_loop import SEED, furthest, trained_by, trained_plainly, uneven
+from .test_plain_loop import problem
+
+#: Larger than any batch on which one would try a loss.
+BATCH = 40
+
+
+def linear():
+    return nn.Linear(6, 3)
+
+
+def wide():
+    """Too large to be vectorised."""
+    return nn.Sequential(nn.Linear(6, 1500), nn.ReLU(), nn.Linear(1500, 3))
+
+
+def hardest(output, target):
+    """Mean of the 32 largest losses of a batch: of fewer samples, of all."""
+    losses = F.cross_entropy(output, target, reduction="none")
+    return losses.topk(min(32, len(losses))).values.mean()
+
+
+class Normed(nn.Module):
+    """Divides by the length of the whole batch, if that is large."""
+
+    def __init__(self, least=8.0):
+        super().__init__()
+        self.layer, self.least = nn.Linear(6, 3), least
+
+    def forward(self, x):
+        return 5 * self.layer(x / x.norm().clamp(min=self.least))
+
+
+@pytest.mark.parametrize("model", [linear, wide])
+def test_a_loss_that_picks_the_hardest_of_a_batch_is_trained_as_in_a_plain_loop(model):
+    subject, mix = problem(model, hardest), torch.full((4, 4), 0.25, dtype=torch.float64)
+    found = trained_by(Stacked(subject, seed=SEED, batch_size=BATCH), mix, 10)
+    assert furthest(found, trained_plainly(subject, mix, 10, BATCH)) < 1e-5
+
+
+def test_a_layer_that_mixes_the_samples_of_large_batches_only_is_found_out():
+    subject, mix = problem(Normed), uneven(4)
+    found = trained_by(Stacked(subject, seed=SEED, batch_size=BATCH), mix, 10)
+    assert furthest(found, trained_plainly(subject, mix, 10, BATCH)) < 1e-5
+
+
+def rare(loss):
+    """One sample in a thousand has the last label."""
+
+    def client(k):
+        x = torch.randn(250, 6, generator=torch.Generator().manual_seed(k))
+        y = (x.sum(1) > 0).long()
+        y[7 + k] = 2
+        return afo.Client((x, y), (x, y))
+
+    return afo.Problem(wide, loss, clients=[client(k) for k in range(4)])
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [nn.CrossEntropyLoss(weight=torch.tensor([1.0, 1.0, 50.0])), nn.CrossEntropyLoss(ignore_index=2)],
+    ids=["weights", "ignored"],
+)
+def test_labels_that_weigh_differently_are_found_out_however_rare(loss):
+    subject, mix = rare(loss), torch.full((4, 4), 0.25, dtype=torch.float64)
+    fleet = Stacked(subject, seed=SEED, batch_size=8)
+    assert not fleet.fast.splits
+    assert furthest(trained_by(fleet, mix, 40), trained_plainly(subject, mix, 40, 8)) < 1e-4
+
+
+class Grown(nn.Module):
+    """Begins to mix the samples of a batch when its weights have grown."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        nn.init.zeros_(self.layer.weight)
+
+    def forward(self, x):
+        mixed = (self.layer.weight.norm() > 1).to(x.dtype)
+        return self.layer(x - mixed * x.mean(0))
+
+
+@pytest.mark.parametrize("vectorised", [True, False])
+def test_a_way_that_stops_to_give_the_same_is_left_from_the_start_of_the_round_and_the_user_told(
+    vectorised, monkeypatch
+):
+    monkeypatch.setattr(exactness, "AGAIN", 1)
+    if not vectorised:
+        monkeypatch.setattr("allforone.fleet.fast_passes.VECTORISED_PARAMETERS", 0)
+    subject = problem(Grown)
+    options = {"algorithm": afo.Oracle(), "rounds": 6, "inner": 5, "lr": 1.0, "batch_size": BATCH}
+    for client in subject.clients:
+        client.cluster = 0
+    with pytest.warns(Notice, match=r"from this round on.*fleet loop"):
+        found = afo.train(subject, **options)
+    mix = torch.full((4, 4), 0.25, dtype=torch.float64)
+    expected = trained_plainly(subject, mix, 30, BATCH, lambda parameters: torch.optim.SGD(parameters, lr=1.0))
+    assert furthest(found.stacked, expected) < 1e-4
+
+
+def test_a_run_whose_fast_ways_hold_is_looked_at_again_without_a_word(monkeypatch):
+    monkeypatch.setattr(exactness, "AGAIN", 1)
+    for model in (linear, wide):
+        fleet = Stacked(problem(model), seed=SEED, batch_size=8)
+        trained_by(fleet, uneven(4), 30)
+        assert fleet.fast.concatenates and fleet.fast.splits and fleet.fast.vectorises is (model is linear)
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind, hidden):
+        super().__init__()
+        self.layer, self.last = kind(2, hidden, batch_first=True), nn.Linear(hidden, 3)
+
+    def forward(self, x):
+        return self.last(self.layer(x.reshape(-1, 3, 2))[0][:, -1])
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.GRU])
+def test_recurrent_layers_with_few_units_are_trained_as_in_a_plain_loop(kind):
+    subject, mix = problem(lambda: Recurrent(kind, 2)), uneven(4)
+    fleet = Stacked(subject, seed=SEED, batch_size=8)
+    assert furthest(trained_by(fleet, mix, 5), trained_plainly(subject, mix, 5, 8)) < 1e-5
+    looked, plain = (
+        made.look(made.initial(), made.begin(1, range(1)), everybody(4), 8, 4)
+        for made in (fleet, Loop(subject, seed=SEED))
+    )
+    assert torch.allclose(looked.norm, plain.norm, rtol=1e-3)
+
+
+def test_where_vmap_fails_in_a_run_the_round_goes_the_plain_way_and_nobodys_data_are_blamed(monkeypatch):
+    def fails(*_):
+        raise RuntimeError("output with shape [2] doesn't match the broadcast shape [2, 2]")
+
+    subject = problem(linear)
+    options = {"rounds": 3, "batch_size": 8}
+    expected = afo.train(subject, fleet="loop", **options)
+    for method in ("gradients", "look"):
+        with monkeypatch.context() as patched:
+            inside = {"__init__": Vectorised.__init__}
+            patched.setattr(
+                "allforone.fleet.stacked.Vectorised", type("Failing", (Vectorised,), {**inside, method: fails})
+            )
+            with pytest.warns(Notice, match="RuntimeError"):
+                found = afo.train(subject, **options)
+        assert all(torch.allclose(found.stacked[name], expected.stacked[name], atol=1e-5) for name in found.stacked)
