@@ -2,7 +2,7 @@
 
     python -m benchmarks.exchange --picture docs/pictures/exchange.png      # digits; some minutes
     python -m benchmarks.exchange --only streams                            # how far walks drift
-    ALLFORONE_DATA=… python -m benchmarks.exchange --only mnist --seeds 1   # ten clients with 300 images each; hours
+    ALLFORONE_DATA=… python -m benchmarks.exchange --only mnist --seeds 1   # ten clients with 300 images each; long
     … --only mnist --seeds 1 --splits cluster,dirichlet --exchanges 20      # the same, less of it
 
 Everybody does the same number of updates on the same batches; who exchanges once a round does so 6, 10 or 30 times.

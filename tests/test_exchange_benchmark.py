@@ -3,10 +3,10 @@
 from functools import partial
 
 import pytest
-
-from allforone.problems import digits
 from benchmarks import exchange
 from benchmarks.worlds import World
+
+from allforone.problems import digits
 
 SMALL = partial(digits, clients=4, samples_per_client=20)
 WORLDS = [World(f"digits, {split}", partial(SMALL, split=split), rounds=2, inner=2) for split in ("cluster", "shards")]
