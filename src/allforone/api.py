@@ -27,11 +27,10 @@ class Trained(Result):
         Example:
             >>> result.report("out/report.html")  # doctest: +SKIP
         """
-        size = sum(tensor[0].numel() * tensor.element_size() for tensor in self.stacked.values())
         clients = [member._asdict() for member in self.roster]
         sizes = [member.size for member in self.roster]
         config = self.config.plain()
-        run = FinishedRun("run", self.config.seed, carried(self.metrics), self.tables, config, sizes, clients, size)
+        run = FinishedRun("run", self.config.seed, carried(self.metrics), self.tables, config, sizes, clients)
         return write_report(Comparison(self.problem.name, [run], self.roster.clusters), Path(path))
 
     def export(self, client: int, folder: str | Path, onnx: bool = False) -> list[Path]:

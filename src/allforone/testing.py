@@ -247,7 +247,7 @@ def _through_checkpoint(state: State) -> State:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "checkpoint.safetensors"
         ledger = Loop(small_problem(), seed=0).ledger
-        checkpoint.save(path, checkpoint.Checkpoint(state, 1, ledger, 0, 0.0))
+        checkpoint.save(path, checkpoint.Checkpoint(state, 1, ledger, 0.0))
         return checkpoint.load(path, state.optimizer).state
 
 

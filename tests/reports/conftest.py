@@ -76,7 +76,9 @@ def invented_run():
     def make(algorithm, seed=1, *, clients=4, rounds=3, tables=(), metrics=None, columns=None, change=None, **options):
         random = torch.Generator().manual_seed(seed)
         readings = {"accuracy": {"percent": True}} if metrics is None else metrics
-        known = {"weight_sum": 1, "collaborators": 1, "step_scale": 1, "present": 1, "refused": 0, "messages": 0}
+        known = {"weight_sum": 1, "collaborators": 1, "step_scale": 1, "present": 1} | dict.fromkeys(
+            ("refused", "messages", "bytes"), 0
+        )
         names = [*RESERVED, *readings]
         frames = []
         for number in range(rounds + 1):
@@ -91,8 +93,6 @@ def invented_run():
             change(numbers)
         told = [{"name": None, "size": 10, "cluster": c % 2} for c in range(clients)]
         config = {"algorithm": {"name": algorithm, **options}, "rounds": rounds, "seed": seed, "metrics": readings}
-        return FinishedRun(
-            algorithm, seed, polars.concat(frames), recorded(numbers), config, [10] * clients, told, 1000
-        )
+        return FinishedRun(algorithm, seed, polars.concat(frames), recorded(numbers), config, [10] * clients, told)
 
     return make

@@ -1,10 +1,11 @@
-"""Messages, counted by hand."""
+"""Messages and bytes, counted by hand."""
 
+import polars
 import pytest
 import torch
 
 import allforone as afo
-from allforone.algorithms import Info, State
+from allforone.algorithms import CoBo, Info, State, WgaBc
 from allforone.reports.cost import cost
 from allforone.runs import execute, parse, prepare, read_run
 
@@ -23,6 +24,7 @@ EVERY_PAIR = CLIENTS * (CLIENTS - 1)
         ("wga-bc", lambda pairs, number: 2 * INNER * EVERY_PAIR),
         ("cobo", lambda pairs, number: 3 * EVERY_PAIR // 2 + (INNER - 1) * pairs),
         ("all-for-one", lambda pairs, number: 2 * INNER * pairs + 2 * EVERY_PAIR - pairs),
+        ("all-for-one-round", lambda pairs, number: 2 * EVERY_PAIR),  # a model to everybody, a way back
         ("all-for-one-binary", lambda pairs, number: 2 * INNER * pairs + (EVERY_PAIR - pairs) + EVERY_PAIR),
     ],
 )
@@ -35,8 +37,45 @@ def test_messages_of_two_rounds_of_two_updates(tmp_path, algorithm, of_a_round):
     expected = sum(of_a_round(count, number) for number, count in enumerate(pairs, 1))
     found = cost([run, run])
     assert found.messages == expected
-    assert found.bytes == expected * run.model_bytes
+    assert found.bytes == expected * model_bytes(run)
     assert found.samples == run.metrics["samples"].max()
+
+
+def model_bytes(run):
+    """Of digits' network, which has no buffers: single precision."""
+    return 4 * sum(parameter.numel() for parameter in afo.digits(clients=CLIENTS).initial_model(run.seed).parameters())
+
+
+def with_buffers_and_frozen_parts():
+    layers = torch.nn.Linear(64, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 10)
+    layers[0].requires_grad_(False)
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "models", "gradients"),
+    [
+        (afo.FedAvg(), 2 * CLIENTS, 0),
+        (CoBo(), EVERY_PAIR + (INNER - 1) * EVERY_PAIR, EVERY_PAIR // 2),
+        (WgaBc(), INNER * EVERY_PAIR, INNER * EVERY_PAIR),
+        (afo.AllForOne(exchange="round"), EVERY_PAIR, EVERY_PAIR),
+        (afo.BySimilarity(afo.binary(1e-9)), INNER * EVERY_PAIR, (1 + INNER) * EVERY_PAIR),
+    ],
+)
+def test_a_model_is_sent_with_its_buffers_a_gradient_without_and_frozen_parameters_never(algorithm, models, gradients):
+    digits = afo.digits(clients=CLIENTS, split="iid")
+    result = afo.train(
+        with_buffers_and_frozen_parts(),
+        digits.clients,
+        loss=torch.nn.functional.cross_entropy,
+        algorithm=algorithm,
+        rounds=1,
+        inner=INNER,
+    )
+    trained, buffers = 4 * (8 + 8 + 80 + 10), 4 * (8 + 8) + 8
+    last = result.metrics.filter(result.metrics["round"] == 1)
+    assert last["messages"].to_list() == [models + gradients] * CLIENTS
+    assert last["bytes"].to_list() == [models * (trained + buffers) + gradients * trained] * CLIENTS
 
 
 def test_who_is_absent_sends_nothing():
@@ -56,14 +95,24 @@ class Silent(afo.Algorithm):
 
 def test_an_algorithm_that_does_not_say_what_it_sends_has_costs_that_are_not_known(tmp_path, open_page):
     result = afo.train(afo.digits(clients=3), algorithm=Silent(), rounds=2)
-    assert result.metrics["messages"].to_list() == [0] * 3 + [None] * 6
+    for column in ("messages", "bytes"):
+        assert result.metrics[column].to_list() == [0] * 3 + [None] * 6
     page = open_page(result.report(tmp_path / "report.html").as_uri())
     assert page.locator("#costs tbody td").all_inner_texts()[1:3] == ["not known", "not known"]
     assert page.troubles == []
 
 
 def test_costs_are_means_over_runs_and_unknown_where_one_of_them_is(invented_run):
-    few, many = (invented_run("a", seed, columns={"messages": [count] * 4}) for seed, count in ((1, 10), (2, 30)))
-    assert cost([few, many]).messages == 20
-    assert cost([few, many]).bytes == 20 * 1000
-    assert cost([few, invented_run("a", 3, columns={"messages": [None] * 4})])[2:] == (None, None)
+    def of(seed, count, size):
+        return invented_run("a", seed, columns={"messages": [count] * 4, "bytes": [size] * 4})
+
+    few, many = of(1, 10, 1000), of(2, 30, 2000)
+    assert cost([few, many])[2:] == (20, 1500)
+    assert cost([few, of(3, None, None)])[2:] == (None, None)
+
+
+def test_runs_of_before_bytes_were_counted_can_still_be_read(tmp_path):
+    execute(prepare(parse({"problem": {"name": "digits", "clients": 3}, "rounds": 1})), tmp_path / "run")
+    path = tmp_path / "run" / "metrics.csv"
+    polars.read_csv(path).drop("bytes").write_csv(path)
+    assert cost([read_run(tmp_path / "run")]).bytes is None

@@ -105,8 +105,8 @@ def test_nested_memory_comes_back_as_it_was(tmp_path):
         5: torch.arange(4),
         "nothing": {},
     }
-    ledger = Ledger(torch.tensor([1, 2, 3]), torch.tensor([0, 1, 0]), 12)
-    kept = Checkpoint(State(models, optimizer, own, common), 7, ledger, None, 1.5)
+    ledger = Ledger(torch.tensor([1, 2, 3]), torch.tensor([0, 1, 0]), 12, None)
+    kept = Checkpoint(State(models, optimizer, own, common), 7, ledger, 1.5)
     checkpoint.save(tmp_path / "checkpoint.safetensors", kept)
     found = checkpoint.load(tmp_path / "checkpoint.safetensors", Optimizer(MOMENTUM, HALVED))
     assert_alike(found, kept)
@@ -118,24 +118,25 @@ def test_names_that_look_alike_are_kept_apart(tmp_path):
     models, optimizer = stepped()
     common = {"a/b": torch.zeros(1), "a": {"b": torch.ones(1)}, 1: torch.tensor(2.0), "1": torch.tensor(3.0)}
     ledger = Ledger(torch.zeros(3), torch.zeros(3))
-    kept = Checkpoint(State(models, optimizer, {}, common), 7, ledger, 0, 1.5)
+    kept = Checkpoint(State(models, optimizer, {}, common), 7, ledger, 1.5)
     checkpoint.save(tmp_path / "checkpoint.safetensors", kept)
     found = checkpoint.load(tmp_path / "checkpoint.safetensors", Optimizer(MOMENTUM, HALVED))
     assert_alike(found.state.common, common)
 
 
-def test_a_checkpoint_says_how_large_a_model_is_as_the_finished_run_does(tmp_path):
+@pytest.mark.parametrize("algorithm", ["all-for-one", "all-for-one-round", "fedavg"])
+def test_a_run_that_was_stopped_has_sent_as_much_as_one_that_was_not(tmp_path, algorithm):
     def stop(record):
         if record.number == 2:
             raise KeyboardInterrupt
 
+    config = parse({**CONFIG, "algorithm": algorithm})
+    whole = execute(prepare(config)).metrics
     with pytest.raises(KeyboardInterrupt):
-        execute(prepare(parse(CONFIG)), tmp_path / "run", on_round=stop)
-    folder = Folder.open(tmp_path / "run")
-    unfinished = folder.model_bytes
-    result = resume(tmp_path / "run")
-    numbers = sum(parameter.numel() for parameter in result.models[0].parameters())
-    assert folder.finished and unfinished == folder.model_bytes == 4 * numbers
+        execute(prepare(config), tmp_path / "run", on_round=stop)
+    found = resume(tmp_path / "run").metrics
+    assert found.select("round", "messages", "bytes").equals(whole.select("round", "messages", "bytes"))
+    assert found["bytes"].max() > 0
 
 
 def test_a_run_killed_while_it_writes_its_first_line_goes_on(tmp_path, monkeypatch):

@@ -123,7 +123,9 @@ class AllForOne(Weighted):
             state.optimizer.after_walks(state.models, fleet.trained),
             {**own, "velocity": move} if self.momentum else own,
         )
-        return after, self._info(found.told, found.told.weights)._replace(messages=2 * asked(ids, round))
+        answers = asked(ids, round)
+        info = self._info(found.told, found.told.weights)
+        return after, info._replace(messages=2 * answers, gradients=answers)
 
     def _whom(self, state: State, fleet: Fleet, round: Round) -> tuple[dict[str, Tensor], Tensor]:
         """What is known, and who is looked at in this round, [N, c]: those at the first places."""

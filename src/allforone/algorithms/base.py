@@ -47,6 +47,7 @@ class Info(NamedTuple):
     messages: int | None = (
         None  #: models and gradients sent, had every client been a machine of its own; None: not known
     )
+    gradients: int = 0  #: of these messages, gradients and displacements, which carry no buffers
 
 
 class Algorithm(ABC):
@@ -123,7 +124,8 @@ class Weighted(Algorithm):
         return None
 
     def looking(self, round: Round, own: Memory, partners: int) -> int | None:
-        """Messages by which the weights were found, beyond those of the updates between so many ordered pairs."""
+        """Messages by which the weights were found, beyond those of the updates between so many ordered pairs: where A
+        are asked, A gradients, and the A − `partners` models that the first update does not send."""
         return 0
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
@@ -134,7 +136,9 @@ class Weighted(Algorithm):
         partners = pairs(weights)
         looking = self.looking(round, own, partners)  # for a partner's gradient one sends one's model: two messages
         messages = None if looking is None else 2 * len(round.steps) * partners + looking
-        return State(models, optimizer, own), info._replace(weights=weights, messages=messages)
+        gradients = len(round.steps) * partners + ((looking + partners) // 2 if looking else 0)
+        info = info._replace(weights=weights, messages=messages, gradients=gradients)
+        return State(models, optimizer, own), info
 
 
 def identity(fleet: Fleet) -> Tensor:

@@ -59,7 +59,8 @@ class CoBo(Algorithm):
         models, optimizer = fleet.descend(state.models, identity(fleet), state.optimizer, round, direction)
         # models both ways and one gradient per pair, then the models of every further update
         messages = 3 * ordered_pairs(round) // 2 + (len(round.steps) - 1) * pairs(listening)
-        return State(models, optimizer, Own(weights=weights)), Info(listening + identity(fleet), messages=messages)
+        info = Info(listening + identity(fleet), messages=messages, gradients=ordered_pairs(round) // 2)
+        return State(models, optimizer, Own(weights=weights)), info
 
 
 def pull(models: Tensor, weights: Tensor) -> Tensor:

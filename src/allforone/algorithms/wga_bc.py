@@ -62,7 +62,8 @@ class WgaBc(Algorithm):
                 correction[name] = where_rows(accompanied, moved, c)
             running.apply(direction)
         models, optimizer = running.finish()
-        info = Info((1 - a)[:, None] * alone + a[:, None] * peers, messages=2 * len(round.steps) * ordered_pairs(round))
+        weights, asked = (1 - a)[:, None] * alone + a[:, None] * peers, len(round.steps) * ordered_pairs(round)
+        info = Info(weights, messages=2 * asked, gradients=asked)
         return State(models, optimizer, Own(correction=correction)), info
 
     def bias(self, others: Tensor, own: Tensor, direction: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from .base import (
 )
 from .in_process import InProcess, Participation
 from .loop import Loop
-from .models import Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
+from .models import MessageBytes, Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
 from .pairs import look_at
 from .sketch import Sketch, sketch
@@ -42,6 +42,7 @@ __all__ = [
     "Loop",
     "Make",
     "Member",
+    "MessageBytes",
     "Models",
     "NewLosses",
     "Optimizer",

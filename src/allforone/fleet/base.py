@@ -66,7 +66,12 @@ class Ledger(NamedTuple):
 
     samples: Tensor  #: [N], drawn by each client
     refused: Tensor  #: [N], gradients of each client that were not finite or of the wrong size
-    bytes: int = 0  #: that left a machine
+    bytes: int | None = 0  #: sent by all, had every client been a machine of its own; None: not known
+    messages: int | None = 0  #: that they were in
+
+    def sent(self, messages: int | None, bytes: int | None) -> "Ledger":
+        """The same after a round in which so much was sent; once that is not known, it is never known again."""
+        return self._replace(messages=_sum(self.messages, messages), bytes=_sum(self.bytes, bytes))
 
 
 class PairStatistics(NamedTuple):
@@ -179,6 +184,10 @@ class Fleet(Protocol):
     def evaluate(self, models: Models, round: Round) -> Evaluation:
         """Row i is client i's model."""
         ...
+
+
+def _sum(before: int | None, more: int | None) -> int | None:
+    return None if before is None or more is None else before + more
 
 
 def surely(ask: Callable[[], Answer]) -> Answer:

@@ -65,6 +65,7 @@ class InProcess(ABC):
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)
         self.batches = Batches(problem.clients, seed, self.batch_size)
+        self._ledger = Ledger(self.batches.samples, torch.zeros_like(self.batches.samples))
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         self.passes = Passes(module, problem.loss, seed, first)
@@ -73,11 +74,12 @@ class InProcess(ABC):
 
     @property
     def ledger(self) -> Ledger:
-        return Ledger(self.batches.samples.clone(), torch.zeros_like(self.batches.samples))
+        return self._ledger._replace(samples=self.batches.samples.clone())
 
     @ledger.setter
     def ledger(self, earlier: Ledger) -> None:
         self.batches.samples.copy_(earlier.samples)
+        self._ledger = earlier._replace(refused=self._ledger.refused)
 
     def initial(self) -> Models:
         return stack(self.passes.module, len(self.roster))

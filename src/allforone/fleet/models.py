@@ -1,12 +1,25 @@
 """Many models as one value: stacked tensors by name."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 #: M models, stacked: name → [M, *shape]. Holds parameters and buffers alike.
 Models = dict[str, Tensor]
+
+
+class MessageBytes(NamedTuple):
+    """What a message weighs. Sketches, norms and losses are a few numbers beside it, and are not counted."""
+
+    gradient: int  #: or a displacement: a number for each trained parameter
+    model: int  #: the trained parameters and the buffers; the frozen ones are everybody's from the start
+
+    @classmethod
+    def of(cls, model: nn.Module) -> "MessageBytes":
+        gradient = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        return cls(gradient, gradient + sum(b.numel() * b.element_size() for b in model.buffers()))
 
 
 def stack(model: nn.Module, copies: int) -> Models:

@@ -11,7 +11,7 @@ from ..errors import InputError
 #: The columns that every metrics.csv has of itself, so that no metric may take their names.
 RESERVED = (
     *("round", "client", "loss", "excess_loss", "weight_sum", "collaborators", "step_scale", "present", "samples"),
-    *("seconds", "refused", "messages", "gain", "gain_margin", "alone"),
+    *("seconds", "refused", "messages", "bytes", "gain", "gain_margin", "alone"),
 )
 
 

@@ -26,6 +26,8 @@ MOST_BYTES = 3_600_000
 MOST_BYTES_OF_A_CROWD = 6_500_000
 #: Bytes of all clients' own curves together.
 MOST_CURVE_BYTES = 2_400_000
+#: What the curves can be drawn by that is told of all clients together.
+SENT = ("messages", "bytes")
 #: How a run gets something to be compared with.
 COMPARE = f"allforone compare … --algorithms {AllForOne().name},{Local().name}"
 
@@ -99,8 +101,9 @@ def _logs(comparison: Comparison, quantity: Quantity) -> bool:
 def _progress(comparison: Comparison, name: str, drawn: list[Quantity]) -> dict[str, Any]:
     """Round by round and client by client, mean and standard deviation over seeds; the last round of each seed."""
     runs = comparison.of(name)
-    joined = polars.concat(run.metrics.select("round", "samples", "seconds") for run in runs)
-    when = joined.group_by("round").agg(polars.col("samples", "seconds").mean()).sort("round")
+    joined = polars.concat(run.metrics.select("round", "samples", "seconds", *SENT) for run in runs)
+    sent = [polars.when(polars.col(name).is_not_null().all()).then(polars.col(name).mean()) for name in SENT]
+    when = joined.group_by("round").agg(polars.col("samples", "seconds").mean(), *sent).sort("round")
     rounds, count = when["round"].to_list(), len(_clients(comparison))
     told, of = _told_of_each(comparison, drawn, len(rounds)), {}
     for quantity in drawn:
@@ -115,6 +118,7 @@ def _progress(comparison: Comparison, name: str, drawn: list[Quantity]) -> dict[
         "round": rounds,
         "samples": when["samples"].to_list(),
         "seconds": [round(value, 4) for value in when["seconds"].to_list()],
+        **{name: when[name].to_list() for name in SENT},  # by all clients; None where one seed does not know
         "seeds": [run.seed for run in runs],
         "told": told,
         "of": of,

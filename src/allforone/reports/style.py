@@ -5,6 +5,7 @@ from ..catalogue import split_options
 
 COLOURS = {
     "all-for-one": "#B2182B",
+    "all-for-one-round": "#4B4ACF",
     "all-for-one-binary": "#0072B2",
     "all-for-one-continuous": "#56B4E9",
     "oracle": "#009E73",

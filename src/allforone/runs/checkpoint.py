@@ -20,7 +20,6 @@ class Checkpoint(NamedTuple):
     state: State
     round: int  #: rounds done
     ledger: Ledger
-    messages: int | None  #: sent so far; None once that is not known
     seconds: float  #: of training so far
 
 
@@ -43,7 +42,7 @@ def load(path: Path, optimizer: Optimizer) -> Checkpoint:
         state, ledger = State(**content.pop("state")), Ledger(**content.pop("ledger"))
         return Checkpoint(state=state, ledger=ledger, **content)
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not a checkpoint of a run") from error
+        raise InputError(f"{path}: not a checkpoint of a run of this version") from error
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -59,14 +58,6 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
             return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
     except (FileNotFoundError, SafetensorError) as error:
         raise InputError(f"{path}: missing or damaged ({error})") from error
-
-
-def row_bytes(path: Path, prefix: str) -> int:
-    """Bytes of one row of the stacked tensors whose names begin so; only the file's header is read."""
-    with path.open("rb") as file:
-        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    found = [entry for name, entry in header.items() if name != "__metadata__" and name.startswith(prefix)]
-    return sum((entry["data_offsets"][1] - entry["data_offsets"][0]) // entry["shape"][0] for entry in found)
 
 
 def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

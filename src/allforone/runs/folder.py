@@ -128,19 +128,13 @@ class Folder:
     def models(self) -> Models:
         return checkpoint.read_tensors(self.path / "models.safetensors")[0]
 
-    @property
-    def model_bytes(self) -> int | None:
-        """The size of one client's model; None before anything was saved."""
-        for path, prefix in ((self.path / "models.safetensors", ""), (self.checkpoint, "/state/models/")):
-            if path.exists():
-                return checkpoint.row_bytes(path, prefix)
-        return None
-
     def metrics(self) -> polars.DataFrame:
         try:
             written = (self.path / "metrics.csv").read_bytes()
             whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
-            return polars.read_csv(whole, schema=schema(whole.split(b"\n", 1)[0].decode().split(",")))
+            found = polars.read_csv(whole, schema=schema(whole.split(b"\n", 1)[0].decode().split(",")))
+            # runs of before did not count them
+            return found if "bytes" in found.columns else found.with_columns(bytes=polars.lit(None, polars.Int64))
         except (FileNotFoundError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
 

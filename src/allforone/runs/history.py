@@ -23,7 +23,6 @@ class Record(NamedTuple):
     present: Tensor  #: [N], who took part
     ledger: Ledger
     seconds: float
-    messages: int | None
 
     def frame(self) -> polars.DataFrame:
         """One row for each client."""
@@ -50,7 +49,8 @@ class Record(NamedTuple):
             "samples": self.ledger.samples.tolist(),  # drawn by the client so far, those for estimation included
             "seconds": [self.seconds] * n,  # of training so far, evaluation excluded
             "refused": self.ledger.refused.tolist(),  # of its gradients so far: not finite or of the wrong size
-            "messages": [self.messages] * n,  # of all clients so far, had each been a machine of its own
+            "messages": [self.ledger.messages] * n,  # of all clients so far, had each been a machine of its own
+            "bytes": [self.ledger.bytes] * n,  # that were in them
             "gain": none if verdict is None else verdict.gain.tolist(),  # of collaboration, on new data
             "gain_margin": none if verdict is None else finite(verdict.margin),  # of the 95 % interval gain ± margin
             "alone": none if verdict is None else verdict.alone.long().tolist(),  # 1 if given its local model
@@ -58,7 +58,7 @@ class Record(NamedTuple):
 
 
 #: The columns that hold whole numbers.
-WHOLE = ("round", "client", "collaborators", "present", "samples", "refused", "messages", "alone")
+WHOLE = ("round", "client", "collaborators", "present", "samples", "refused", "messages", "bytes", "alone")
 
 
 def schema(names: Iterable[str]) -> dict[str, Any]:

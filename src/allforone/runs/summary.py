@@ -27,7 +27,6 @@ class FinishedRun(NamedTuple):
     config: dict[str, Any]
     sizes: list[int]  #: samples each client owns; of those who do not lie
     clients: Sequence[dict[str, Any]] = ()  #: name, size, true cluster of all
-    model_bytes: int | None = None  #: of one client's model
     liars: Sequence[int] = ()  #: the clients that lie, in an experiment with attacks
 
 
@@ -71,9 +70,7 @@ def read_run(path: Path) -> FinishedRun:
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
-    return FinishedRun(
-        name, config["seed"], metrics, folder.tables(), config, sizes, clients, folder.model_bytes, liars
-    )
+    return FinishedRun(name, config["seed"], metrics, folder.tables(), config, sizes, clients, liars)
 
 
 def read_comparison(path: Path, unfinished: bool = False) -> Comparison:

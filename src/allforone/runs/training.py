@@ -10,9 +10,9 @@ import polars
 import torch
 from torch import Tensor, nn
 
-from ..algorithms import Algorithm, State, advance
+from ..algorithms import Algorithm, Info, State, advance
 from ..errors import Diverged, InputError
-from ..fleet import Evaluation, Fleet, Models, Optimizer, Roster, row
+from ..fleet import Evaluation, Fleet, MessageBytes, Models, Optimizer, Roster, row
 from ..problems import Problem
 from . import checkpoint
 from .checkpoint import Checkpoint
@@ -90,12 +90,12 @@ def train(
         fleet.ledger = done.ledger
     else:
         start = algorithm.init(fleet.initial(), optimizer)
-        done = Checkpoint(start, 0, fleet.ledger, 0, 0.0)
+        done = Checkpoint(start, 0, fleet.ledger, 0.0)
         journal.begin(done, fleet.evaluate(start.models, fleet.begin(0, range(0))))
-    saved = time.monotonic()
+    saved, size = time.monotonic(), MessageBytes.of(problem.initial_model(config.seed))
     try:
         for number in range(done.round + 1, (config.rounds or 0) + 1):
-            done = _one_round(config, fleet, algorithm, done, number, journal)
+            done = _one_round(config, fleet, algorithm, done, number, journal, size)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 journal.save(done)
                 saved = time.monotonic()
@@ -124,7 +124,7 @@ class Journal:
         """Before the first round. What cannot be saved is refused now, not after hours."""
         if self.folder:
             self.history = self.folder.clear()
-        self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, 0))
+        self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0))
         self.save(start)
 
     def add(self, record: Record) -> None:
@@ -138,7 +138,13 @@ class Journal:
 
 
 def _one_round(
-    config: RunConfig, fleet: Fleet, algorithm: Algorithm, done: Checkpoint, number: int, journal: Journal
+    config: RunConfig,
+    fleet: Fleet,
+    algorithm: Algorithm,
+    done: Checkpoint,
+    number: int,
+    journal: Journal,
+    size: MessageBytes,
 ) -> Checkpoint:
     start, inner = time.perf_counter(), config.inner or 1
     round = fleet.begin(number, range((number - 1) * inner, number * inner))
@@ -158,12 +164,18 @@ def _one_round(
         )
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
-    messages = None if done.messages is None or info.messages is None else done.messages + info.messages
-    after = Checkpoint(state, number, fleet.ledger, messages, seconds)
+    fleet.ledger = fleet.ledger.sent(info.messages, sent_bytes(info, size))
+    after = Checkpoint(state, number, fleet.ledger, seconds)
     journal.history.add_info(number, info, round.present)
     if evaluation is not None:
-        journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds, messages))
+        journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds))
     return after
+
+
+def sent_bytes(info: Info, size: MessageBytes) -> int | None:
+    if info.messages is None:
+        return None
+    return info.gradients * size.gradient + (info.messages - info.gradients) * size.model
 
 
 def _check_finite(state: State, names: list[str], steps: range) -> None:

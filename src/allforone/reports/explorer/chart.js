@@ -39,21 +39,35 @@ function logTicks(low, high, most) {
     .map(Math.log10);
 }
 
-// series: [{name, colour, dash, x, y, spread, thin}] of the quantity q; with log, y and spread are powers of ten
+// series: [{name, colour, dash, x, y, spread, thin}] of the quantity q; with log, y and spread are powers of ten, with
+// xLog x is
 function lineChart(
   box,
-  {series, xTitle, yTitle, q = null, log = false, height = 380, range = null, now = null, onpick = null},
+  {
+    series,
+    xTitle,
+    yTitle,
+    q = null,
+    log = false,
+    xLog = false,
+    tellX = null,
+    height = 380,
+    range = null,
+    now = null,
+    onpick = null,
+    empty = "Nothing is known of this.",
+  },
 ) {
   const width = Math.max(260, box.clientWidth || 600),
     left = 58,
     right = 14,
     top = 22,
     bottom = 42;
-  const shown = series.filter(line => known(line.y).length),
+  const shown = series.filter(line => line.y.some((v, j) => Number.isFinite(v) && Number.isFinite(line.x[j]))),
     percent = q?.percent && !log;
   box.replaceChildren();
   if (!shown.length) {
-    box.append(make("p", {class: "note"}, "Nothing is known of this."));
+    box.append(make("p", {class: "note"}, empty));
     return;
   }
   const xs = known(shown.flatMap(line => line.x)),
@@ -113,12 +127,13 @@ function lineChart(
       ),
     );
   }
-  for (const v of ticks(x0, x1, Math.min(10, width / 80)))
+  const asX = (v, tell) => (tellX || tell)(xLog ? 10 ** v : v);
+  for (const v of (xLog ? logTicks : ticks)(x0, x1, Math.min(10, width / 80)))
     svg.append(
       draw(
         "text",
         {"x": X(v), "y": height - bottom + 18, "text-anchor": "middle"},
-        Math.abs(v) >= 1000 ? grouped(v) : String(v),
+        asX(v, value => (Math.abs(value) >= 1000 ? grouped(value) : String(+value.toPrecision(12)))),
       ),
     );
   svg.append(
@@ -200,7 +215,7 @@ function lineChart(
     );
     const corner = svg.getBoundingClientRect();
     tip.show(
-      [make("b", {}, `${xTitle} ${short(stops[at])}`), table],
+      [make("b", {}, `${xTitle} ${asX(stops[at], short)}`), table],
       event || {pageX: scrollX + corner.left + X(stops[at]), pageY: scrollY + corner.top + top + 90},
     );
   }

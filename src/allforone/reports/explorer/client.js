@@ -65,10 +65,9 @@ function showClientCurve() {
     .filter(line => known(line.y).length);
   keys($("client-legend"), series);
   lineChart($("client-curve"), {
-    series,
+    ...onAxis(series),
     log,
     q,
-    xTitle: axisTitle[chosen.axis],
     yTitle: q.title,
     height: 300,
     range: rangeOf(series, q),

@@ -66,14 +66,14 @@ function short(value) {
 const raised = power => [...String(power)].map(c => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[+c])).join("");
 const grouped = value => Math.round(value).toLocaleString("en").replaceAll(",", "\u202f");
 
-function bytes(value) {
+function bytes(value, digits = 2) {
   const units = ["B", "kB", "MB", "GB", "TB"];
   let unit = 0;
   while (value >= 1000 && unit < units.length - 1) {
     value /= 1000;
     unit++;
   }
-  return `${value >= 100 || unit === 0 ? Math.round(value) : value.toPrecision(2)} ${units[unit]}`;
+  return `${value >= 100 || unit === 0 ? Math.round(value) : digits > 2 ? +value.toPrecision(digits) : value.toPrecision(2)} ${units[unit]}`;
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)"),

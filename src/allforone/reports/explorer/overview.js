@@ -24,7 +24,36 @@ const quantity = () => data.quantities.find(q => q.name === chosen.quantity);
 const isLog = () => chosen.scale === "log" && quantity().logs;
 const clientName = i => (/^\d+$/.test(data.clients[i].name) ? `client ${data.clients[i].name}` : data.clients[i].name);
 const sentence = text => text[0].toUpperCase() + text.slice(1);
-const axisTitle = {round: "round", samples: "gradient samples per client", seconds: "seconds of training"};
+const AXES = {
+  round: {title: "round"},
+  samples: {title: "gradient samples per client"},
+  messages: {title: "messages sent by all clients", sent: true},
+  bytes: {title: "bytes sent by all clients", sent: true, tell: value => bytes(value, 3)},
+  seconds: {title: "seconds of training"},
+};
+//: Times that one algorithm must send what another does for the axis to be logarithmic.
+const FAR_APART = 10;
+
+// What a chart needs to know of the chosen axis, and its lines on it. Who sends nothing is a level line: what can be
+// reached for nothing. On a logarithmic axis x are powers of ten.
+function onAxis(series) {
+  const {title, sent, tell = null} = AXES[chosen.axis];
+  if (!sent) return {series, xTitle: title};
+  const spent = known(series.flatMap(line => line.x)).filter(x => x > 0),
+    totals = known(series.map(line => line.x.at(-1))).filter(x => x > 0);
+  if (!spent.length) return {series: [], xTitle: title, empty: "Nothing is sent, or it is not known how much."};
+  const xLog = Math.max(...totals) > FAR_APART * Math.min(...totals),
+    begin = xLog ? Math.min(...spent) : 0,
+    end = Math.max(...spent);
+  const lines = series
+    .map(line =>
+      line.x.at(-1) === 0
+        ? {...line, x: [begin, end], y: [line.y.at(-1), line.y.at(-1)], spread: [line.spread.at(-1), line.spread.at(-1)]}
+        : line,
+    )
+    .map(line => ({...line, x: line.x.map(x => (x === null ? NaN : xLog ? Math.log10(x) : x))}));
+  return {series: lines, xTitle: title, xLog, tellX: tell};
+}
 
 function showHeadline() {
   const names = data.algorithms.length;
@@ -160,10 +189,9 @@ function showCurves() {
       };
     });
   lineChart($("curves"), {
-    series,
+    ...onAxis(series),
     log,
     q,
-    xTitle: axisTitle[chosen.axis],
     yTitle: q.title,
     height: innerWidth < 600 ? 320 : 420,
     range: rangeOf(series, q),
