@@ -75,4 +75,4 @@ def by_client(table: Tensor, ids: Tensor, empty: float) -> Tensor:
     """[N, c] → [N, N], client k in column k; `empty` of whom no place is."""
     n = len(ids)
     wide = torch.full((n, n + 1), empty, dtype=table.dtype)
-    return wide.scatter(1, torch.where(ids >= 0, ids, n), table)[:, :n]
+    return wide.scatter_(1, torch.where(ids >= 0, ids, n), table)[:, :n]
