@@ -70,7 +70,7 @@ def whole_run(clients: int, rounds: int, inner: int) -> dict[str, Any]:
     most, start = {}, time.process_time()
 
     def on_round(record: Any) -> None:
-        most[record.number] = round(peak())
+        most[record.number] = peak()
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "run"
@@ -87,8 +87,9 @@ def whole_run(clients: int, rounds: int, inner: int) -> dict[str, Any]:
     }
 
 
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak() -> int:
+    """The most memory of this process so far, in MB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def main() -> None:
