@@ -34,14 +34,16 @@ RULES: dict[str, Make] = {
     **{str(count): partial(AllForOne, partners=count) for count in PARTNERS},
     "16 of 32 candidates": CROWD,
 }
+CLUSTER = 50  #: clients in each of the two clusters of a hundred
+NOISY = World(
+    "synthetic, N = 100, d = 10, noise 1",
+    partial(synthetic, dimension=10, clients=100, noise=1.0),
+    seeds=SEEDS,
+    rounds=60,
+)
 WORLDS = [
     World("synthetic, N = 100, d = 4", partial(synthetic, dimension=4, clients=100), seeds=SEEDS, rounds=60),
-    World(
-        "synthetic, N = 100, d = 10, noise 1",
-        partial(synthetic, dimension=10, clients=100, noise=1.0),
-        seeds=SEEDS,
-        rounds=60,
-    ),
+    NOISY,
     World("digits, N = 60", partial(digits, clients=60), "digits", SEEDS),
 ]
 MNIST = World(
@@ -64,10 +66,15 @@ def kept_table(means: Means, worlds: list[World]) -> Table:
         shares = [_share(means, world, rule, together - alone) for rule in list(RULES)[2:]]
         unit = "decades" if world.decades else "points"
         rows.append([world.name, f"{alone:.1f}", f"{together:.1f}", f"{together - alone:.1f} {unit}", *shares])
-    half = 50
-    limits = [f"{100 * math.log(1 + count) / math.log(half):.0f} %" for count in PARTNERS]
-    rows.append([f"noise alone, of {half} batches", "", "", "", *limits, limits[PARTNERS.index(16)]])
+        if world.name == NOISY.name:
+            rows.append(["were noise all that is left", "", "", "", *_noise_alone(together - alone)])
     return Table(["world", "Local", "all partners", "gain", *list(RULES)[2:]], plain(rows))
+
+
+def _noise_alone(gain: float) -> list[str]:
+    """A step that averages 1 + p batches and not all 50 of a cluster leaves log10(50/(1 + p)) decades more."""
+    counts = [*PARTNERS, 16]
+    return [f"{100 * (1 - math.log10(max(1.0, CLUSTER / (1 + count))) / gain):.0f} %" for count in counts]
 
 
 def _share(means: Means, world: World, rule: str, gain: float) -> str:
