@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import resource
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ from allforone.problems import PROBLEMS, Problem
 
 from . import contestants
 from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators, trained
+from .crowd import growth
 from .measure import seconds
 
 Row = dict[str, Any]
@@ -144,28 +144,12 @@ def volumes() -> Iterator[Row]:
     yield row("ixi: update of 3 clients", "limit", taken["limit"], taken["update"])
 
 
-def growth() -> Iterator[Row]:
-    """Time and memory per update with ten collaborators each: linear in the number of pairs."""
-    for n in (5, 10, 20, 50, 100, 200):
-        fleet = Stacked(contestants.vectors(n), seed=0, batch_size=BATCH)
-        mix = ten_collaborators(n)
-        taken = seconds({"update": descend(fleet, fleet.initial(), mix, 10)})
-        pairs = int((mix != 0).sum())
-        yield {
-            "what": f"digits, {n} clients",
-            "pairs": pairs,
-            "seconds": taken["update"] / 10,
-            "microseconds_per_pair": 1e5 * taken["update"] / pairs,
-            "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        }
-
-
 def row(what: str, against: str, theirs: float, ours: float) -> Row:
     return {"what": what, "against": against, "theirs": theirs, "seconds": ours, "ratio": theirs / ours}
 
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
-    "growth": growth,  # first, while the process is small
+    "growth": growth,
     "tiny": tiny,
     "cifar10": lambda: convolutional("cifar10"),
     "mnist": lambda: convolutional("mnist"),

@@ -10,7 +10,7 @@ What was measured once is kept in --out and not measured again: delete it after 
 import argparse
 import json
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
@@ -59,7 +59,9 @@ class BestWeights(Weighted):
         return Info(least_quadratic(forms, torch.ones_like(noise, dtype=torch.bool))), {}
 
 
-RULES: dict[str, Callable[[], Algorithm]] = {
+Make = Callable[[], Algorithm]
+
+RULES: dict[str, Make] = {
     "local": Local,
     "fedavg": FedAvg,
     "averaged": Averaged,
@@ -73,11 +75,11 @@ OTHERS = ("local", "fedavg", "averaged", "oracle")
 Key = tuple[str, str, int]  #: world, rule, seed
 
 
-def score(world: World, rule: str, seed: int) -> float | None:
+def score(world: World, rule: Make, seed: int) -> float | None:
     """The mean over the honest clients: accuracy in points, or −log10 of the excess loss; None where it cannot run."""
     torch.set_num_threads(1)
     fleet, optimizer, rounds, inner = world.begin(seed)
-    algorithm = RULES[rule]()
+    algorithm = rule()
     if algorithm.needs_clusters and fleet.roster.clusters is None:
         return None
     state = algorithm.init(fleet.initial(), optimizer)
@@ -96,14 +98,20 @@ def measured(path: Path) -> dict[Key, float | None]:
     return {(row["world"], row["rule"], row["seed"]): row["score"] for row in map(json.loads, lines)}
 
 
-def measure(worlds: list[World], rules: list[str], path: Path, workers: int) -> dict[Key, float | None]:
+def measure(
+    worlds: list[World],
+    rules: Mapping[str, Make],
+    path: Path,
+    workers: int,
+    scored: Callable[[World, Make, int], float | None] = score,
+) -> dict[Key, float | None]:
     """All scores: those of the file, and the others, which it is given as they come."""
     found = measured(path)
     missing = [(w, r, s) for w in worlds for r in rules for s in w.seeds if (w.name, r, s) not in found]
     path.parent.mkdir(parents=True, exist_ok=True)
     with ProcessPoolExecutor(workers) as pool, path.open("a") as file, Progress(transient=True) as progress:
         bar = progress.add_task("judging …", total=len(missing))
-        jobs = {pool.submit(score, *job): job for job in missing}
+        jobs = {pool.submit(scored, world, rules[rule], seed): (world, rule, seed) for world, rule, seed in missing}
         for job in as_completed(jobs):
             world, rule, seed = jobs[job]
             found[world.name, rule, seed] = job.result()
@@ -193,7 +201,7 @@ def main() -> None:
     ]
     rules = options.rules.split(",")
     out = options.out or Path(f"out/judge-{options.half}.jsonl")
-    means = Means(measure(worlds, rules, out, options.workers))
+    means = Means(measure(worlds, {rule: RULES[rule] for rule in rules}, out, options.workers))
     for table in (world_table(worlds, rules, means), summary_table(worlds, rules, means)):
         if options.markdown:
             print(markdown(table))

@@ -97,7 +97,7 @@ def train(
         fleet: "stacked", "compiled" (faster for small models in long runs) or "loop" (plain).
         out: a new folder for the run; with resume=True one to go on from.
         resume: go on with what `out` holds; refused if anything that decides the numbers has changed.
-        progress: by default on a terminal only.
+        progress: by default on a terminal only; False also keeps back advice.
 
     Returns:
         Every client's own model, who listened to whom, and how it went.
@@ -129,7 +129,8 @@ def train(
     )
     given = Given(problem, algorithm, optimizer, scheduler, participation)
     run = prepare(config, given)
-    with progress_of_run(run.config.rounds or 0, run.config.metrics, progress) as on_round:
+    advice = algorithm.advice(len(problem.clients))
+    with progress_of_run(run.config.rounds or 0, run.config.metrics, progress, advice) as on_round:
         result = execute(run, None if out is None else Path(out), resume=resume, on_round=on_round)
     return Trained(**vars(result))
 

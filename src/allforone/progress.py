@@ -1,4 +1,4 @@
-"""Progress with the current numbers, on a terminal; nothing elsewhere."""
+"""Progress with the current numbers, on a terminal; elsewhere nothing but advice."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,10 +22,12 @@ COLUMNS = (
 
 @contextmanager
 def progress_of_run(
-    rounds: int, metrics: Readings | None, shown: bool | None = None
+    rounds: int, metrics: Readings | None, shown: bool | None = None, advice: str | None = None
 ) -> Iterator[Callable[[Record], None]]:
-    """The rounds of one run; `metrics` says how its own are read."""
+    """The rounds of one run; `metrics` says how its own are read. Advice is given before it, not on terminals only."""
     console = Console(stderr=True)
+    if advice and shown is not False:
+        console.print(advice, soft_wrap=True, highlight=False, markup=False)
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
         task = bar.add_task("rounds", total=rounds, numbers="")
 

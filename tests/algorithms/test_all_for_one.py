@@ -123,3 +123,12 @@ def test_on_digits_it_is_within_a_point_of_the_best_whichever_that_is(split):
 
     best = max(accuracy(name) for name in ("local", "fedavg", *(["oracle"] if split in ("iid", "cluster") else [])))
     assert accuracy("all-for-one") > best - 0.01
+
+
+def test_to_more_than_a_hundred_clients_few_partners_are_advised_unless_something_is_chosen():
+    assert AllForOne().advice(100) is None
+    said = AllForOne().advice(101)
+    assert "101 clients" in said and "-a partners=16 -a candidates=32" in said and "\n" not in said
+    for chosen in ({"partners": 8}, {"candidates": 8}, {"correct": True}, {"exchange": "round"}):
+        assert AllForOne(**chosen).advice(1000) is None
+    assert Local().advice(1000) is None

@@ -8,6 +8,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+import allforone as afo
 from allforone.algorithms import PAPER_ALGORITHMS
 from allforone.runs import Folder, execute, parse, prepare, read_comparison
 
@@ -221,3 +222,14 @@ def test_a_run_is_called_by_its_title_and_goes_on_under_another(tmp_path):
     assert read_comparison(out).problem == "Three sites"
     execute(prepare(parse({**quick, "title": "Four sites"})), out, resume=True)
     assert read_comparison(out).problem == "Four sites"
+
+
+def test_advice_is_one_line_on_standard_error_before_a_run_and_can_be_kept_back(cli, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("allforone.algorithms.all_for_one.MANY", 3)
+    assert "partners=16" in cli("run", "synthetic", "-p", "clients=4", "--rounds", 1, "--out", tmp_path / "all")[2]
+    few = ("-a", "partners=2", "--out", tmp_path / "few")
+    assert cli("run", "synthetic", "-p", "clients=4", "--rounds", 1, *few)[2] == ""
+    afo.train(afo.synthetic(clients=4), rounds=1)
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    afo.train(afo.synthetic(clients=4), rounds=1, progress=False)
+    assert capsys.readouterr().err == ""

@@ -21,6 +21,8 @@ from .walking import exchange, moved
 
 #: Numbers of all differences between clients, N²P, above which correcting them is refused: they and a look take 2 GB.
 MOST_DIFFERENCES = 2**26
+#: Clients above which a round with all partners takes long enough to say so.
+MANY = 100
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,14 @@ class AllForOne(Weighted):
     @property
     def label(self) -> str:
         return "All-for-one" if self.exchange == "update" else "All-for-one, one exchange a round"
+
+    def advice(self, clients: int) -> str | None:
+        if clients <= MANY or self.partners or self.candidates or self.correct or self.exchange == "round":
+            return None
+        return (
+            f"all {clients} clients look at each other: rounds are shorter with -a partners=16 -a candidates=32, "
+            "in Python AllForOne(partners=16, candidates=32)"
+        )
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         if self.exchange == "round":

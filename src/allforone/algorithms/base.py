@@ -68,6 +68,10 @@ class Algorithm(ABC):
         """What figures and pages call it."""
         return self.name
 
+    def advice(self, clients: int) -> str | None:
+        """What a user with so many clients should be told before a run, in one line."""
+        return None
+
     def init(self, models: Models, optimizer: Optimizer) -> State:
         return State(models, optimizer)
 

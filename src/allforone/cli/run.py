@@ -59,7 +59,8 @@ def run(
     refuse_used(path)
     parts = prepare(checked)
     rounds, metrics = int(parts.config.rounds or 0), parts.config.metrics
-    with stoppable(f"allforone resume {path}"), watched(path, rounds, metrics, tensorboard) as on_round:
+    advice = parts.algorithm.advice(len(parts.problem.clients))
+    with stoppable(f"allforone resume {path}"), watched(path, rounds, metrics, tensorboard, advice) as on_round:
         execute(parts, path, on_round=on_round)
     show_run(path)
 
@@ -86,14 +87,14 @@ def resume(
 
 @contextmanager
 def watched(
-    run: Path, rounds: int, metrics: "Readings | None", tensorboard: bool
+    run: Path, rounds: int, metrics: "Readings | None", tensorboard: bool, advice: str | None = None
 ) -> "Iterator[Callable[[Record], None]]":
     """Progress on the terminal and, if asked, scalars in RUN/tensorboard."""
     from ..progress import progress_of_run
     from ..tensorboard import scalars
 
     with ExitStack() as stack:
-        watchers = [stack.enter_context(progress_of_run(rounds, metrics))]
+        watchers = [stack.enter_context(progress_of_run(rounds, metrics, advice=advice))]
         if tensorboard:
             watchers.append(stack.enter_context(scalars(run / "tensorboard", metrics)))
 

@@ -74,6 +74,7 @@ def promise(memory: Memory, setting: rule.Setting, cost: Tensor) -> Tensor:
 
 def by_client(table: Tensor, ids: Tensor, empty: float) -> Tensor:
     """[N, c] → [N, N], client k in column k; `empty` of whom no place is."""
-    n = len(ids)
-    wide = torch.full((n, n + 1), empty, dtype=table.dtype)
-    return wide.scatter(1, torch.where(ids >= 0, ids, n), table)[:, :n]
+    wide = torch.full((len(ids), len(ids)), empty, dtype=table.dtype)
+    rows, places = (ids >= 0).nonzero(as_tuple=True)
+    wide[rows, ids[rows, places]] = table[rows, places]
+    return wide
