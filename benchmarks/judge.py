@@ -67,6 +67,7 @@ RULES: dict[str, Make] = {
     "averaged": Averaged,
     "oracle": Oracle,
     "all-for-one": AllForOne,
+    "round": partial(AllForOne, exchange="round"),
     "corrected": partial(AllForOne, correct=True),
     "best-weights": BestWeights,
 }

@@ -118,7 +118,8 @@ def test_honest_clients_stay_far_below_local_whatever_four_of_twenty_send(kind):
     result = train(fleet, ALGORITHMS["all-for-one"](), optimizer, 40, evaluate_every=40)
     honest = [k for k in range(20) if k not in fleet.liars]
     assert evaluate(fleet, result.stacked).excess[honest].clamp(min=1e-28).log10().mean() < -17  # Local: −11
-    assert result.weights[-1][honest][:, fleet.liars].sum(1).max() < 0.1
+    believed = result.weights[-1][honest][:, fleet.liars].sum(1)
+    assert believed.mean() < 0.05 and believed.max() < 0.2
 
 
 @pytest.mark.parametrize(
