@@ -10,7 +10,7 @@ TOOLS := .venv/tools
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint docs bench bench-peers pictures clean browser
+.PHONY: help demo check test test-machines lint docs bench bench-peers pictures clean browser
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,7 +38,10 @@ check: $(TOOLS)  ## ruff and the quick tests (under a minute)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 test: $(TOOLS) browser lint  ## everything CI runs: ruff, mypy, all tests, the examples of docstrings, the site
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal -m "not machines"
+
+test-machines: $(TOOLS)  ## federations of real processes on this machine: killed, slow, lying, forged (some minutes)
+	$(BIN)/pytest -m machines --durations=0 --no-header tests/machines
 
 lint: $(TOOLS)  ## ruff and mypy only
 	$(BIN)/ruff check .

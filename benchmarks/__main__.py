@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 from allforone.algorithms import AllForOne, Oracle
-from allforone.fleet import Compiled, Loop, Stacked, everybody
+from allforone.fleet import Compiled, Stacked, everybody
+from allforone.machines.loop import Loop
 from allforone.problems import PROBLEMS, Problem
 
 from . import contestants

@@ -24,7 +24,7 @@ from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS
 from allforone.runs import PAPER_SEEDS
 
-from .worlds import World, unequal, unlike_noise
+from .worlds import World, one_class, unequal, unlike_noise
 
 Without = Callable[[], AbstractContextManager[Any]]
 
@@ -70,6 +70,17 @@ def own_noise(memory: Memory) -> Memory:
     return {"noise": own * memory["seen"] / memory["ratio"].exp()}
 
 
+def strangers_tell() -> AbstractContextManager[Any]:
+    """Of one's own noise, whoever differs from oneself tells as much as a twin."""
+    true = rule.noises
+
+    def noises(memory: Memory, setting: rule.Setting) -> rule.Noise:
+        with patch.object(rule, "surely", lambda difference: torch.zeros_like(difference.length)):
+            return true(memory, setting)
+
+    return patch.object(rule, "noises", noises)
+
+
 TWO, TEN = World("d = 2, clusters", synthetic), World("d = 10, clusters", partial(synthetic, dimension=10), rounds=100)
 NOISY = World("d = 10, clusters, noisy labels", partial(synthetic, dimension=10, noise=1.0), rounds=100)
 OTHERS = World("d = 2, every optimum another", partial(synthetic, spread=1.0))
@@ -80,6 +91,7 @@ ZEROS = World("d = 2, 4 of 20 send zeros", synthetic, "attacks", attack="zeros:4
 NOISE = World("d = 2, 4 of 20 send noise", synthetic, "attacks", attack="noise:4")
 DIRICHLET = World("digits, Dirichlet", partial(digits, split="dirichlet"), "digits")
 UNEQUAL = World("digits, unequal sizes", unequal, "digits")
+ONE_CLASS = World("digits, shards, two of one class", one_class, "digits", rounds=150)
 
 PARTS = [
     Part(
@@ -103,6 +115,7 @@ PARTS = [
     ),
     Part("Few samples mislead", UNEQUAL, setting(rarity=0.0)),
     Part("Fitted samples hide noise", DIRICHLET, setting(unfitted=1.0)),
+    Part("Strangers do not tell it", ONE_CLASS, strangers_tell),
 ]
 
 

@@ -76,6 +76,18 @@ def mislabelled(seed: int, share: float = 0.2) -> Problem:
     return made
 
 
+def one_class(seed: int, clients: int = 2) -> Problem:
+    """Digits in shards, of which the first clients are left with one class: hardly a gradient, once it is learned."""
+    made = digits(seed=seed, split="shards")
+    for client in made.clients[:clients]:
+        kept: Any = client.train
+        only = kept.tensors[1].mode().values
+        for name in ("train", "test"):
+            data: Any = getattr(client, name)
+            setattr(client, name, data.part((data.tensors[1] == only).nonzero().flatten()))
+    return made
+
+
 def on_a_line(seed: int, noise: float = 1.0) -> Problem:
     """Twenty streams whose optima lie on a line, in a random order, with noisy labels."""
     made = synthetic(seed=seed, dimension=5, clusters=1, noise=noise)
@@ -123,6 +135,7 @@ TUNED = half(
     *dealt("digits", digits),
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, Dirichlet, five times as long", partial(digits, split="dirichlet"), "digits", rounds=150),
+    World("digits, shards, two of one class, five times as long", one_class, "digits", rounds=150),
     World("heart, batch 1, step 0.05", resplit, "heart"),
     World("optima on a line, noisy", on_a_line, "correction", rounds=100),
     World("spread 1, noisy", partial(synthetic, dimension=5, spread=1.0, noise=1.0), "correction", rounds=200),

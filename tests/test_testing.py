@@ -10,7 +10,8 @@ import allforone as afo
 from allforone.algorithms import ALGORITHMS, Guarded, Local, State, advance
 from allforone.algorithms.base import Info, identity
 from allforone.errors import InputError
-from allforone.fleet import Attack, Attacked, Compiled, Loop, Optimizer, Stacked
+from allforone.fleet import Attack, Attacked, Compiled, Optimizer, Stacked
+from allforone.machines.loop import Loop
 from allforone.problems import hold_out
 from allforone.testing import MOMENTUM, ContractOnly, check_algorithm, check_fleet, small_problem, with_batch_norm
 
@@ -172,8 +173,8 @@ def test_a_round_without_anybody_changes_nothing_whatever_the_algorithm_does():
 
 def test_a_fleet_that_answers_otherwise_is_found_out():
     class Doubling(Loop):
-        def mixed_gradients(self, models, mix, step, owners):
-            return super().mixed_gradients(models, 2 * mix, step, owners)
+        def mixed(self, models, mix, round, step, owners):
+            return super().mixed(models, 2 * mix, round, step, owners)
 
     with pytest.raises(AssertionError, match="gradients"):
         check_fleet(Doubling)
@@ -181,8 +182,8 @@ def test_a_fleet_that_answers_otherwise_is_found_out():
 
 def test_a_fleet_that_guesses_owners_from_lengths_is_found_out():
     class Guessing(Loop):
-        def mixed_gradients(self, models, mix, step, owners):
-            return super().mixed_gradients(models, mix, step, torch.arange(len(mix)))
+        def mixed(self, models, mix, round, step, owners):
+            return super().mixed(models, mix, round, step, torch.arange(len(mix)))
 
     with pytest.raises(AssertionError, match=r"rows owned by others|nobody's"):
         check_fleet(Guessing)

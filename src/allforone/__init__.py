@@ -4,51 +4,86 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm, AllForOne, BySimilarity, FedAvg, Local, Oracle
-    from .api import Trained, train
+    from .algorithms import Algorithm, AllForOne, Apfl, BySimilarity, CoBo, Ditto, FedAvg, Ifca, Local, Oracle, WgaBc
+    from .api import load, train
     from .collaboration import Criterion, CustomCriterion, FreshSamples, binary, continuous
     from .errors import AllForOneError, Diverged, InputError
+    from .estimator import AllForOneClassifier, AllForOneRegressor
+    from .loggers import MLflow, WandB
     from .problems import Client, Metric, Problem, Settings, Task, accuracy, digits, synthetic
+    from .results import Compared, Trained, compare
+    from .runs import Callback, EarlyStopping
 
 __version__ = "0.1.0"
 
 #: Each room and the public names imported from it. Room and name are loaded at first use: `import allforone` is light.
 _HOMES = {
-    "algorithms": ("Algorithm", "AllForOne", "BySimilarity", "FedAvg", "Local", "Oracle"),
-    "api": ("Trained", "train"),
+    "algorithms": (
+        *(
+            "Algorithm",
+            "AllForOne",
+            "Apfl",
+            "BySimilarity",
+            "CoBo",
+            "Ditto",
+            "FedAvg",
+            "Ifca",
+            "Local",
+            "Oracle",
+            "WgaBc",
+        ),
+    ),
+    "api": ("load", "train"),
+    "estimator": ("AllForOneClassifier", "AllForOneRegressor"),
+    "results": ("Compared", "Trained", "compare"),
     "collaboration": ("Criterion", "CustomCriterion", "FreshSamples", "binary", "continuous"),
     "errors": ("AllForOneError", "Diverged", "InputError"),
     "problems": ("Client", "Metric", "Problem", "Settings", "Task", "accuracy", "digits", "synthetic"),
+    "loggers": ("MLflow", "WandB"),
     "fleet": (),
     "testing": (),
     "reports": (),
-    "runs": (),
+    "runs": ("Callback", "EarlyStopping"),
     "theory": (),
 }
 
 __all__ = [
     "Algorithm",
     "AllForOne",
+    "AllForOneClassifier",
     "AllForOneError",
+    "AllForOneRegressor",
+    "Apfl",
     "BySimilarity",
+    "Callback",
     "Client",
+    "CoBo",
+    "Compared",
     "Criterion",
     "CustomCriterion",
+    "Ditto",
     "Diverged",
+    "EarlyStopping",
     "FedAvg",
     "FreshSamples",
+    "Ifca",
     "InputError",
     "Local",
+    "MLflow",
     "Metric",
     "Oracle",
     "Problem",
     "Settings",
     "Task",
     "Trained",
+    "WandB",
+    "WgaBc",
     "accuracy",
     "binary",
+    "compare",
     "continuous",
     "digits",
+    "load",
     "synthetic",
     "train",
 ]

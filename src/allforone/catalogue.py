@@ -92,7 +92,8 @@ FLEETS: Catalogue[Callable[..., Any]] = Catalogue(
     {
         "stacked": "allforone.fleet:Stacked",
         "compiled": "allforone.fleet:Compiled",
-        "loop": "allforone.fleet:Loop",
+        "loop": "allforone.machines.loop:Loop",
+        "ray": "allforone.machines.ray:Ray",
     }
 )
 
@@ -141,6 +142,11 @@ def label(text: str) -> str:
     return ":".join([Path(name).name, *options])
 
 
+#: Characters of a folder's name; file systems take 255 bytes.
+LONGEST_NAME = 100
+
+
 def folder_name(text: str) -> str:
     """The label as the name of a folder, on any system."""
-    return re.sub(r"[^\w.=+,-]", "_", label(text))
+    name = re.sub(r"[^\w.=+,-]", "_", label(text))[:LONGEST_NAME]
+    return name if name.strip(".") else f"_{name}"

@@ -1,11 +1,14 @@
-"""Progress with the current numbers, on a terminal; elsewhere nothing but advice."""
+"""Progress with the current numbers, on a terminal or in a notebook; elsewhere nothing but advice."""
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import IO, Any, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from . import notebook
 from .runs import Job, Record
 from .runs import Progress as JobProgress
 from .runs.quantities import LOSS, Readings, judged
@@ -20,21 +23,47 @@ COLUMNS = (
 )
 
 
+class Unbroken:
+    """Standard error; a terminal that is closed, or a full disk behind it, does not end a run."""
+
+    def write(self, text: str) -> int:
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
+
+
+def _console() -> Console:
+    return Console(file=cast(IO[str], Unbroken()))
+
+
 @contextmanager
 def progress_of_run(
     rounds: int, metrics: Readings | None, shown: bool | None = None, advice: str | None = None
 ) -> Iterator[Callable[[Record], None]]:
     """The rounds of one run; `metrics` says how its own are read. Advice is given before it, not on terminals only."""
-    console = Console(stderr=True)
     if advice and shown is not False:
-        console.print(advice, soft_wrap=True, highlight=False, markup=False)
+        _console().print(advice, soft_wrap=True, highlight=False, markup=False)
+    with progress_of_rounds(rounds, shown) as show:
+        yield lambda record: show(record.number, numbers(record, metrics))
+
+
+@contextmanager
+def progress_of_rounds(rounds: int | None, shown: bool | None = None) -> Iterator[Callable[[int, str], None]]:
+    """Takes the number of a round that is done, and its numbers in words."""
+    if shown is not False and notebook.is_one():
+        yield notebook.bar(rounds)
+        return
+    console = _console()
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
         task = bar.add_task("rounds", total=rounds, numbers="")
-
-        def on_round(record: Record) -> None:
-            bar.update(task, completed=record.number, numbers=numbers(record, metrics))
-
-        yield on_round
+        yield lambda number, numbers: bar.update(task, completed=number, numbers=numbers)
 
 
 def numbers(record: Record, metrics: Readings | None) -> str:
@@ -55,7 +84,7 @@ def numbers(record: Record, metrics: Readings | None) -> str:
 @contextmanager
 def progress_of_comparison(jobs: list[Job], shown: bool | None = None) -> Iterator[Callable[[JobProgress], None]]:
     """All runs of a comparison, and the one that reported last."""
-    console = Console(stderr=True)
+    console = _console()
     totals = {number: job.config.rounds or 1 for number, job in enumerate(jobs)}
     done = dict.fromkeys(totals, 0)
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:

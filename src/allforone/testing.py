@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from .algorithms import Algorithm, State, advance
 from .describe import described
 from .errors import InputError
-from .fleet import Fleet, Loop, Optimizer, Round, Stacked, Walks, everybody, where_rows
+from .fleet import Fleet, Optimizer, Round, Stacked, Walks, everybody, where_rows
+from .machines.loop import Loop
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, Apfl, CoBo, FedAvg, Guarded, Ifca, State, WgaBc, advance
 from allforone.algorithms.cobo import agreement_half_way
-from allforone.fleet import Loop, Optimizer, Round, Stacked, where_rows
+from allforone.fleet import Optimizer, Round, Stacked, where_rows
+from allforone.machines.loop import Loop
 from allforone.problems import hold_out
 from allforone.testing import MOMENTUM, small_problem, with_batch_norm
 

@@ -10,10 +10,11 @@ from torch import nn
 import allforone as afo
 from allforone import algorithms
 from allforone.algorithms import ALGORITHMS, Apfl, CoBo, Ditto, FedAvg, Ifca, Local, WgaBc, advance
-from allforone.fleet import Loop, Optimizer, Stacked
+from allforone.fleet import Optimizer, Stacked
 from allforone.paper import as_published
 
 from ..fleet.models import problem
+from ..fleet.pair_by_pair import PairByPair
 from ..rounds import at, evaluate, go_on, play
 
 SGD = partial(torch.optim.SGD, lr=0.05, momentum=0.5)
@@ -160,7 +161,7 @@ def test_cobo_weights_stay_in_the_unit_interval_persist_and_separate_the_cluster
 def test_cobo_agreement_is_the_inner_product_at_the_midpoint():
     from allforone.algorithms.cobo import agreement_half_way
 
-    fleet = Loop(problem("linear"), seed=3)
+    fleet = PairByPair(problem("linear"), seed=3)
     random = torch.Generator().manual_seed(1)
     models = {name: tensor + torch.randn(tensor.shape, generator=random) for name, tensor in fleet.initial().items()}
     agreement = agreement_half_way(fleet, models, at(fleet, 5))
@@ -195,7 +196,8 @@ class Exact:
         self.optimum, self.floor = optimum, 0.0
 
     def draw(self, size, generator):
-        x = torch.eye(2, dtype=torch.float64) * 2**0.5
+        assert size % 2 == 0
+        x = (torch.eye(2, dtype=torch.float64) * 2**0.5).repeat(size // 2, 1)
         return x, x @ self.optimum[:, None]
 
     def excess(self, model):

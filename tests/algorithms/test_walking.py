@@ -10,7 +10,8 @@ from allforone.algorithms.fedavg import fedavg_round, share
 from allforone.algorithms.walking import moved, walk_together
 from allforone.collaboration import uniform_within
 from allforone.errors import Diverged, InputError
-from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, everybody, pick, repeat
+from allforone.fleet import ATTACKS, Attack, Attacked, Optimizer, Stacked, everybody, pick, repeat
+from allforone.machines.loop import Loop
 from allforone.problems import synthetic
 from allforone.testing import MOMENTUM, check_algorithm, small_problem, with_batch_norm
 
@@ -47,11 +48,12 @@ def test_at_one_update_of_plain_sgd_it_is_the_step_of_all_for_one(model, parts, 
     assert_same(walked(made, models, mix, range(1), parts=parts), expected)
 
 
-def test_at_one_update_on_streams_the_weights_are_those_of_all_for_one_too():
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_at_one_update_on_streams_the_weights_are_those_of_all_for_one_too(momentum):
     ends = []
     for algorithm in (AllForOne(), ROUND):
         fleet = Stacked(synthetic(seed=5, dimension=3, clients=6, noise=0.5), seed=3)
-        ends.append(play(fleet, algorithm, partial(torch.optim.SGD, lr=0.1), rounds=25))
+        ends.append(play(fleet, algorithm, partial(torch.optim.SGD, lr=0.1, momentum=momentum), rounds=25))
     (exact, told), (ours, said) = ends
     assert_same(ours.models, exact.models, 1e-9)
     torch.testing.assert_close(said.weights, told.weights, rtol=1e-4, atol=1e-7)
@@ -126,6 +128,24 @@ def test_momentum_carries_the_moves_on():
     size = first.models[name][0].numel()
     expected = plain[name] + 0.5 * velocity[:, :size].reshape(first.models[name].shape)
     torch.testing.assert_close(second.models[name], expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("momentum", "steps"), [(0.9, 1), (0.9, 20), (0.5, 7)])
+def test_moves_keep_the_pace_that_momentum_loses_by_starting_anew(momentum, steps):
+    made = Optimizer(partial(torch.optim.SGD, lr=0.1, momentum=momentum))
+    way, velocity = 0.0, 0.0  # of one walk along a gradient of 1
+    for _ in range(steps):
+        velocity = momentum * velocity + 1
+        way += 0.1 * velocity
+    pace = way / (1 - made.forgotten(steps))  # a round, after many
+    assert pace == pytest.approx(steps * made.step_size)
+
+
+@pytest.mark.parametrize("make", [SGD, partial(torch.optim.Adam, lr=0.01)])
+def test_without_momentum_moves_are_those_of_the_walks(make):
+    assert Optimizer(make).forgotten(10) == 0
+    state, _ = play(Stacked(small_problem(), seed=3), ROUND, make, rounds=2, inner=3)
+    assert "velocity" not in state.own
 
 
 @pytest.mark.parametrize("model", ["batch norm", "dropout", "convolution"])

@@ -41,7 +41,7 @@ def command(*arguments):
     ],
 )
 def test_help_version_and_completion_import_nothing_heavy(arguments, said):
-    heavy, printed = imported(command(*arguments))
+    heavy, printed = imported(command(*arguments), _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert said in printed
     assert heavy <= {"pydantic"}  # typer itself checks its options with it
 

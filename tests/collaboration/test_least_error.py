@@ -1,5 +1,6 @@
 """The weights of least error: limiting cases, what cannot be used, and the quadratic program behind them."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -161,7 +162,8 @@ def test_samples_of_one_population_differ_by_what_is_said_to_be_chance():
         looks.append(looked(*(shown[:, half].mean(1).expand(n, n, -1) for half in (slice(8), slice(8, 16)))))
     memory = remembered(looks, setting)
     of_looks = memory["seen"] * memory["spread"] / memory["weight"].square()
-    said = rule.differences(memory, setting, rule.noises(memory, setting).fresh).chance - of_looks
+    noise = rule.noises(memory, setting)
+    said = rule.differences(memory, setting, noise.own, noise.least).chance - of_looks
     mean = each_sample.mean(1)
     found = (mean[:, None] - mean).square().sum(2) / memory["size"].exp()[:, None]
     others = ~torch.eye(n, dtype=torch.bool)
@@ -226,6 +228,34 @@ def test_where_ones_own_samples_are_fitted_the_least_noisy_quarter_of_others_tel
         torch.testing.assert_close(found, 0.5 / 8 * noise[0, 0] + 1.75 / 100, check_dtype=False)
 
 
+def test_who_surely_differs_tells_nothing_of_ones_own_noise():
+    shape = (5, 5)
+    noise = torch.tensor([[0.01, 1, 2, 3, 4]] * 5).double()
+    setting, found = setting_of([100] * 5, 10**6), []
+    for apart in (0.0, 0.1, 1.0, 1e3, 1e9):
+        pulled = torch.full((*shape, 1), apart).double()
+        known = {"noise": noise, "seen": torch.ones(shape).double(), "weight": torch.ones(shape).double()}
+        memory = {**rule.nothing(*shape, 1), **known, "difference": pulled}
+        found.append(rule.noises(memory, setting).least[0, 0].item())
+    assert found[0] == 1.75 and found == sorted(found, reverse=True)
+    assert abs(found[-1] - 0.01) < 1e-6
+
+
+@pytest.mark.parametrize("growth", [1.0, 3.0, 100.0])
+def test_a_gradient_that_has_grown_fast_is_not_taken_for_noise(growth):
+    """Of a client that was at rest at its optimum, was drawn away, and came to a stop there."""
+    gradients = torch.randn(3, 20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    looks = []
+    for t, look in enumerate(halves(gradients, 0.5, 0, count=22)):
+        factor = growth ** min(t, 15)
+        tables = [table * factor**2 for table in look[1:4]]
+        looks.append(look._replace(distance=tables[0], norm=tables[1], noise=tables[2], halves=look.halves * factor))
+    setting = setting_of([1000] * 3)
+    memory = remembered(looks, setting)
+    said = rule.noises(memory, setting).own[0, 0] * memory["size"].exp()[0]
+    assert 0.3 < said / (16 * looks[-1].noise[0, 0]) < 10
+
+
 def test_where_samples_are_many_ones_own_noise_is_what_it_seems():
     noise = torch.tensor([[0.01, 1, 2, 3, 4]] * 5)
     found = costs(noise, [100] * 5, parameters=1).cost[0, 0]
@@ -270,3 +300,30 @@ def test_liars_that_cancel_each_other_are_no_partner_even_where_their_mean_is_th
     gradients = torch.stack([*[one] * 4, one + 3 * pull, one - 3 * pull])
     found = weights_after(halves(gradients, 0.5, 0, count=30), [torch.inf] * 6)
     assert found[:4, 4:].sum(1).max() < 0.05
+
+
+def test_a_difference_that_turns_while_models_move_is_not_averaged_away():
+    looks = []
+    for turn in torch.arange(60) / 10:
+        mine, theirs = torch.tensor([0.0, 0.0, 1.0]), torch.stack([turn.cos(), turn.sin(), torch.tensor(1.0)])
+        halves = torch.stack([mine, theirs]).double().expand(2, 2, 3)
+        looks.append(looked(halves, halves))
+    setting = setting_of([torch.inf, torch.inf])
+    bias = rule.weigh_up(remembered(looks, setting), setting, each(0.5, 2)).bias
+    assert bias[0, 1] > 0.15  # of 1
+
+
+@given(st.floats(0.01, 5), st.floats(1e-3, 0.1), st.integers(0, 10**6))
+def test_curvature_between_models_is_the_step_times_smoothness(smoothness, step, seed):
+    random = torch.Generator().manual_seed(seed)
+    points, optima = torch.randn(2, 4, 8, generator=random, dtype=torch.float64)
+    gradients = smoothness * (points[:, None] - optima)  # [i, k], of k at the model of i
+    halves = gradients[:, :, None].expand(-1, -1, 2, -1)
+    memory = rule.bend(rule.nothing(4, 4, 8), everybody(4), halves, points, step)
+    expected = each(min(max(smoothness * step, rule.LEAST_CURVATURE), 1), 4)
+    torch.testing.assert_close(rule.curvature(memory), expected)
+
+
+def test_curvature_is_not_known_while_models_coincide():
+    halves, points = torch.randn(3, 3, 2, 8).double(), torch.ones(3, 8).double()
+    assert rule.curvature(rule.bend(rule.nothing(3, 3, 8), everybody(3), halves, points, 0.1)).isnan().all()

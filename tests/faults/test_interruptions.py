@@ -223,15 +223,6 @@ problem = afo.Problem(nn.Linear(3, 1), F.mse_loss, clients=[afo.Client(d, d) for
     assert "local, seed 1: round" in err
 
 
-def test_a_damaged_checkpoint_is_named(tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        execute(prepare(parse(CONFIG)), tmp_path / "run", on_round=stop_after(2))
-    path = tmp_path / "run" / "checkpoint.safetensors"
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: missing or damaged"):
-        resume(tmp_path / "run")
-
-
 def test_training_from_python_can_be_resumed_there(tmp_path, cli):
     torch.manual_seed(0)
     data = [(torch.randn(8, 3), torch.randn(8, 1)) for _ in range(3)]
@@ -278,9 +269,9 @@ def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path, monkeyp
         raise OSError("no space left on device")
 
     monkeypatch.setattr(checkpoint, "save_file", fails)
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: cannot be written \(no space"):
         checkpoint.write_tensors(path, {"a": torch.zeros(3)})
-    assert checkpoint.read_tensors(path)[0]["a"].tolist() == [1, 1, 1]
+    assert checkpoint.read_tensors(path)["a"].tolist() == [1, 1, 1]
 
 
 def test_rounds_hold_consecutive_updates_and_seconds_add_up():

@@ -18,13 +18,19 @@ def sgd(parameters) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=0.1)
 
 
-def trained_plainly(problem: afo.Problem, mix: Tensor, steps: int, batch_size: int, make=sgd) -> list[nn.Module]:
+def give(model: nn.Module, inputs):
+    return model(inputs)
+
+
+def trained_plainly(
+    problem: afo.Problem, mix: Tensor, steps: int, batch_size: int, make=sgd, call=give
+) -> list[nn.Module]:
     """Updates by Σ_k mix[i, k] g_k(θ_i), one loss and one backward pass for each pair."""
     models = [copy.deepcopy(problem.initial_model(SEED)).train() for _ in problem.clients]
-    return go_on_plainly(models, problem, mix, steps, batch_size, make)
+    return go_on_plainly(models, problem, mix, steps, batch_size, make, call)
 
 
-def go_on_plainly(models, problem, mix, steps, batch_size, make=sgd) -> list[nn.Module]:
+def go_on_plainly(models, problem, mix, steps, batch_size, make=sgd, call=give) -> list[nn.Module]:
     optimizers = [make(model.parameters()) for model in models]
     for step in range(steps):
         for i, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
@@ -32,7 +38,7 @@ def go_on_plainly(models, problem, mix, steps, batch_size, make=sgd) -> list[nn.
             for k, client in enumerate(problem.clients):
                 if mix[i, k]:
                     x, y = draw(client.train, batch_size, seed=SEED, client=k, step=step, purpose="update")
-                    (float(mix[i, k]) * problem.loss(model(x), y)).backward()
+                    (float(mix[i, k]) * problem.loss(call(model, x), y)).backward()
             optimizer.step()
     return models
 

@@ -7,11 +7,12 @@ import torch
 
 from allforone.algorithms import ALGORITHMS, CoBo
 from allforone.errors import InputError
-from allforone.fleet import ATTACKS, Attack, Attacked, Loop, Optimizer, Stacked, everybody, pick, row
+from allforone.fleet import ATTACKS, Attack, Attacked, Optimizer, Stacked, everybody, pick, row
 from allforone.problems import synthetic
 
 from ..rounds import at, evaluate, gradients, play, train
 from .models import problem
+from .pair_by_pair import PairByPair
 
 EVERYONE = torch.full((4, 4), 0.25, dtype=torch.float64)
 
@@ -20,7 +21,7 @@ def attacked(kind, model="perceptron", liars=1, honest=Stacked):
     return Attacked(honest(problem(model), seed=3, batch_size=4), Attack(kind, liars))
 
 
-@pytest.mark.parametrize("honest", [Stacked, Loop])
+@pytest.mark.parametrize("honest", [Stacked, PairByPair])
 @pytest.mark.parametrize("model", ["perceptron", "wide", "convolution", "batch norm", "dropout"])
 def test_without_its_liars_the_fleet_is_the_usual_one(model, honest):
     fleet, plain = attacked("flip", model, honest=honest), Stacked(problem(model), seed=3, batch_size=4)
@@ -36,9 +37,9 @@ def test_without_its_liars_the_fleet_is_the_usual_one(model, honest):
             torch.testing.assert_close(mine, its, rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("honest", [Stacked, Loop])
+@pytest.mark.parametrize("honest", [Stacked, PairByPair])
 def test_a_flipped_gradient_is_the_opposite_for_all_and_in_the_statistics_too(honest):
-    fleet, plain = attacked("flip", honest=honest), Loop(problem("perceptron"), seed=3, batch_size=4)
+    fleet, plain = attacked("flip", honest=honest), PairByPair(problem("perceptron"), seed=3, batch_size=4)
     liar = fleet.liars[0]
     only = torch.zeros(4, 4, dtype=torch.float64)
     only[:, liar] = 1
@@ -57,7 +58,7 @@ def test_a_flipped_gradient_is_the_opposite_for_all_and_in_the_statistics_too(ho
     )
 
 
-@pytest.mark.parametrize("honest", [Stacked, Loop])
+@pytest.mark.parametrize("honest", [Stacked, PairByPair])
 @pytest.mark.parametrize("kind", ["nan", "inf", "short"])
 def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weight(kind, honest):
     fleet, plain = attacked(kind, honest=honest), Stacked(problem("perceptron"), seed=3, batch_size=4)
@@ -72,7 +73,7 @@ def test_what_is_no_gradient_is_refused_and_counted_and_the_others_take_its_weig
         assert seen.distance[:, fleet.liars].isnan().all()
 
 
-@pytest.mark.parametrize("honest", [Stacked, Loop])
+@pytest.mark.parametrize("honest", [Stacked, PairByPair])
 @pytest.mark.parametrize("model", ["perceptron", "dropout"])
 def test_a_stale_gradient_is_the_first_again_at_every_step_for_every_model(model, honest):
     fleet, plain = attacked("stale", model, honest=honest), honest(problem(model), seed=3, batch_size=4)

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from allforone.algorithms import ALGORITHMS, Guarded
-from allforone.fleet import Attack, Attacked, Fleet, Loop, Optimizer, Stacked
+from allforone.fleet import Attack, Attacked, Fleet, Optimizer, Stacked
+from allforone.machines.loop import Loop
 from allforone.problems import hold_out
 from allforone.runs import PYTHON, parse, train
 

@@ -1,16 +1,20 @@
 """A fast way is gone where it gives what a plain loop gives, at the sizes that are used and as long as it does."""
 
+from functools import partial
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import allforone as afo
-from allforone.errors import Notice
-from allforone.fleet import Loop, Stacked, everybody, exactness
+from allforone.errors import Inexact, Notice
+from allforone.fleet import Optimizer, Stacked, everybody, exactness, surely
+from allforone.fleet.fast_passes import WAYS
 from allforone.fleet.stacked import Vectorised
+from allforone.machines.loop import Loop
 
-from .plain_loop import SEED, furthest, trained_by, trained_plainly, uneven
+from .plain_loop import SEED, furthest, sgd, trained_by, trained_plainly, uneven
 from .test_plain_loop import problem
 
 #: Larger than any batch on which one would try a loss.
@@ -156,3 +160,61 @@ def test_where_vmap_fails_in_a_run_the_round_goes_the_plain_way_and_nobodys_data
             with pytest.warns(Notice, match="RuntimeError"):
                 found = afo.train(subject, **options)
         assert all(torch.allclose(found.stacked[name], expected.stacked[name], atol=1e-5) for name in found.stacked)
+
+
+class Leaning(nn.Module):
+    """Mixes the samples of a batch by a few thousandths when its weights have grown."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        nn.init.zeros_(self.layer.weight)
+
+    def forward(self, x):
+        mixed = 3e-3 * (self.layer.weight.norm() > 1).to(x.dtype)
+        return self.layer(x - mixed * x.mean(0))
+
+
+def test_a_difference_of_a_few_thousandths_is_seen(monkeypatch):
+    monkeypatch.setattr(exactness, "AGAIN", 1)
+    subject, mix = problem(Leaning), uneven(4)
+    fleet = Stacked(subject, seed=SEED, batch_size=BATCH)
+    with pytest.warns(Notice, match=r"another gradient than one by one, by 0\.00"):
+        surely(partial(trained_by, fleet, mix, 30, lambda parameters: torch.optim.SGD(parameters, lr=1.0)))
+    assert fleet.left == WAYS
+
+
+@pytest.mark.parametrize("wrong", ["look", "walks"])
+def test_looks_and_walks_that_stop_to_give_the_same_are_seen(wrong, monkeypatch):
+    fleet = Stacked(problem(linear), seed=SEED, batch_size=8)
+    models, ids = fleet.initial(), everybody(4)
+    rounds = [fleet.begin(number, range(5 * number, 5 * number + 5)) for number in range(4)]
+
+    def asked(round):
+        if wrong == "look":
+            return fleet.look(models, round, ids, 8, 4)
+        return list(fleet.walks(models, ids, Optimizer(sgd), round, 2))
+
+    monkeypatch.setattr(exactness, "AGAIN", 10)
+    asked(rounds[0])
+    loss = fleet.small.loss
+    monkeypatch.setattr(fleet.small, "loss", lambda output, target: 1.003 * loss(output, target))
+    asked(rounds[1])  # nobody's turn
+    with pytest.warns(Notice, match=f"{wrong}.* one by one, by 0.00"), pytest.raises(Inexact):
+        asked(rounds[2])
+    asked(rounds[2])
+    assert not fleet.fast.vectorises
+
+
+def test_a_run_that_left_a_fast_way_goes_on_without_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(exactness, "AGAIN", 10)
+    subject = problem(Grown)
+    for client in subject.clients:
+        client.cluster = 0
+    options = {"algorithm": afo.Oracle(), "inner": 5, "lr": 1.0, "batch_size": BATCH}
+    with pytest.warns(Notice, match="from this round on"):
+        whole = afo.train(subject, rounds=8, **options)
+    with pytest.warns(Notice, match="from this round on"):
+        afo.train(subject, rounds=7, out=tmp_path / "run", **options)
+    again = afo.train(subject, rounds=8, out=tmp_path / "run", resume=True, **options)
+    assert all(torch.equal(again.stacked[name], whole.stacked[name]) for name in whole.stacked)

@@ -10,7 +10,8 @@ from torch.utils.data import TensorDataset
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import Compiled, Loop, Optimizer, Stacked, everybody, fast_passes
+from allforone.fleet import Compiled, Optimizer, Stacked, everybody, fast_passes
+from allforone.machines.loop import Loop
 from allforone.problems.data import Finite, draw, draw_many
 from allforone.problems.mnist import network
 

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
-from allforone.fleet import Loop, Stacked, everybody
+from allforone.fleet import Stacked, everybody
+from allforone.machines.loop import Loop
 
 from ..rounds import at, evaluate, play
 from .models import MODELS, problem

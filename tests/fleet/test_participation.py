@@ -8,7 +8,8 @@ import torch
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, Guarded, Info, Weighted, advance
 from allforone.errors import InputError
-from allforone.fleet import Loop, Optimizer, Stacked, among_present
+from allforone.fleet import Optimizer, Stacked, among_present
+from allforone.machines.loop import Loop
 from allforone.problems import hold_out, synthetic
 
 from ..rounds import at, evaluate, go_on, over, train

@@ -8,7 +8,8 @@ from torch.utils.checkpoint import checkpoint
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import Loop, Stacked, everybody
+from allforone.fleet import Stacked, everybody
+from allforone.machines.loop import Loop
 
 from .plain_loop import SEED, furthest, trained_by, trained_plainly, uneven
 

@@ -101,11 +101,11 @@ class Items(Dataset):
 @pytest.mark.parametrize(
     ("item", "said"),
     [
-        (lambda i: (X[i], Y[i], i), "too many values"),
-        (lambda i: {"x": X[i], "y": Y[i]}, "pair"),
+        (lambda i: {"x": X[i], "y": Y[i]}, "call them 'labels'"),
+        (lambda i: X[i], "no pair"),
         (lambda i: (object(), 1), "pair"),
+        (lambda i: (X[i], "sick"), r"targets\[0\] is of type str"),
         (lambda i: (torch.zeros(3 + i % 2), 1), "alike in shape"),
-        (lambda i: ({"a": X[i]}, 1), "items of dict"),
     ],
 )
 def test_a_dataset_whose_items_do_not_fit_is_explained(item, said):

@@ -107,3 +107,13 @@ def test_without_a_network_the_message_says_where_to_put_the_file(server):
     server.server_close()
     with pytest.raises(InputError, match=r"download it by hand and put it at .*file\.bin"):
         sources.fetch("mnist")
+
+
+@pytest.mark.parametrize("offered", ["/wrong", "/cut", "/gone"])
+def test_a_download_that_fails_leaves_what_was_there(server, cli, offered):
+    path = server.offer(offered)
+    path.parent.mkdir()
+    path.write_bytes(b"of an older version")
+    code, _, err = cli("data", "fetch", "mnist")
+    assert code == 2 and err.count("\n") == 1
+    assert [file.read_bytes() for file in path.parent.iterdir()] == [b"of an older version"]

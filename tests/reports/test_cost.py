@@ -1,6 +1,5 @@
 """Messages and bytes, counted by hand."""
 
-import polars
 import pytest
 import torch
 
@@ -109,10 +108,3 @@ def test_costs_are_means_over_runs_and_unknown_where_one_of_them_is(invented_run
     few, many = of(1, 10, 1000), of(2, 30, 2000)
     assert cost([few, many])[2:] == (20, 1500)
     assert cost([few, of(3, None, None)])[2:] == (None, None)
-
-
-def test_runs_of_before_bytes_were_counted_can_still_be_read(tmp_path):
-    execute(prepare(parse({"problem": {"name": "digits", "clients": 3}, "rounds": 1})), tmp_path / "run")
-    path = tmp_path / "run" / "metrics.csv"
-    polars.read_csv(path).drop("bytes").write_csv(path)
-    assert cost([read_run(tmp_path / "run")]).bytes is None

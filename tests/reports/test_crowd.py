@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from allforone.algorithms import Info
 from allforone.reports import page_data, write_report
-from allforone.reports.clusters import MOST_BLOCKS, Blocks, find_clusters, mean_weights
+from allforone.reports.clusters import MOST_BLOCKS, Blocks, clusters_by_round, find_clusters, mean_weights
 from allforone.reports.crowd import MOST_PARTNERS, crowd_frames
 from allforone.reports.figures import draw_weights
 from allforone.runs import Comparison
@@ -50,19 +50,21 @@ def crowd(invented_run, n, rounds=3, clusters=8, partners=40, names=None):
     return run._replace(tables=tables, clients=told)
 
 
+def test_clusters_are_found_in_weights():
+    def found(weights):
+        return find_clusters(mean_weights([snapshot(torch.tensor(weights))])).tolist()
+
+    assert found([[0.4 if i % 3 == k % 3 else 0.01 for k in range(9)] for i in range(9)]) == [i % 3 for i in range(9)]
+    assert found([[1 / 6] * 6] * 6) == [0] * 6
+    assert found([[float(i == k) for k in range(4)] for i in range(4)]) == [0, 1, 2, 3]
+
+
 @pytest.mark.slow
-def test_clusters_are_those_that_the_page_finds_of_few_clients(open_page, invented_run, tmp_path):
-    page = open_page(write_report(Comparison("p", [invented_run("local")], None), tmp_path / "report.html").as_uri())
-    for n, clusters, seed, noise in [
-        (12, 3, 1, 0.02),
-        (20, 4, 2, 0.3),
-        (15, 15, 3, 0.5),
-        (9, 1, 4, 0.0),
-        (6, 6, 5, 0.0),
-    ]:
-        weights = clustered(n, clusters, seed, noise).float()
-        shown = page.evaluate("([w, n]) => findClusters(w, n)", [weights.flatten().tolist(), n])
-        assert find_clusters(mean_weights([snapshot(weights)])).tolist() == shown
+def test_the_page_shows_the_clusters_that_python_found(open_page, invented_run, tmp_path):
+    run = invented_run("all-for-one", clients=6, rounds=3)
+    page = open_page(write_report(Comparison("p", [run], None), tmp_path / "report.html").as_uri())
+    shown = page.evaluate("partitions(data.frames['all-for-one'][0])")
+    assert shown == clusters_by_round(run.tables, range(3)).tolist()
 
 
 def test_clusters_of_a_crowd_are_found():

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 import allforone as afo
 from allforone.algorithms import State
 from allforone.fleet import Ledger, Optimizer
-from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume
+from allforone.runs import checkpoint, execute, parse, prepare, resume
 from allforone.runs.checkpoint import Checkpoint
+from allforone.runs.writing import Written
 
 CONFIG = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
 MOMENTUM = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
@@ -145,7 +146,7 @@ def test_a_run_killed_while_it_writes_its_first_line_goes_on(tmp_path, monkeypat
     def killed(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Folder, "append", killed)
+    monkeypatch.setattr(Written, "add", killed)
     with pytest.raises(KeyboardInterrupt):
         execute(prepare(parse(CONFIG)), tmp_path / "run")
     monkeypatch.undo()

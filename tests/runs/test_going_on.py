@@ -82,7 +82,7 @@ def test_a_run_killed_before_its_clients_were_written_starts_anew(tmp_path, left
 def test_a_run_killed_before_its_first_line_starts_anew(tmp_path, written):
     out = tmp_path / "run"
     whole = execute(prepare(parse(QUICK)), out)
-    for name in ("checkpoint.safetensors", "models.safetensors", "weights.rounds"):
+    for name in ("checkpoint.safetensors", "checkpoint-before.safetensors", "models.safetensors", "weights.rounds"):
         (out / name).unlink()
     (out / "metrics.csv").write_text(written)
     assert resume(out).metrics.drop("seconds").equals(whole.metrics.drop("seconds"))

@@ -5,8 +5,7 @@ import torch
 
 from allforone.algorithms import Info
 from allforone.errors import InputError
-from allforone.runs import Folder, execute, parse, prepare, read_comparison, resume
-from allforone.runs.folder import WEIGHTS
+from allforone.runs import Folder, execute, parse, prepare, read_comparison
 from allforone.runs.history import History
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 4, "inner": 2}
@@ -29,25 +28,6 @@ def test_bias_noise_trust_and_presence_are_recorded_with_the_weights(tmp_path):
     assert (tables["noise"][both] > 0).all()
     assert absent.any()
     assert (tables["weights"][absent] == 0).all()
-
-
-@pytest.mark.slow
-def test_a_run_whose_weights_were_removed_is_resumed_and_reported(tmp_path, cli):
-    """What it does not know is not there."""
-    path = tmp_path / "run"
-
-    def stop(record):
-        if record.number == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        execute(prepare(parse(QUICK)), path, on_round=stop)
-    assert Folder.open(path).tables().rounds == [1, 2, 3]
-    (path / WEIGHTS).unlink()
-    assert cli("report", path)[0] == 0
-    resume(path)
-    assert Folder.open(path).tables().rounds == [3, 4]  # of the third the checkpoint does not know
-    assert cli("report", path)[0] == 0
 
 
 def test_weights_of_an_older_version_are_refused_in_one_line(tmp_path):
@@ -80,5 +60,7 @@ def test_a_run_without_a_round_is_told(tmp_path):
     execute(prepare(parse(QUICK)), tmp_path / "run")
     metrics = tmp_path / "run" / "metrics.csv"
     metrics.write_text(metrics.read_text().splitlines(keepends=True)[0])
+    (tmp_path / "run" / "checkpoint.safetensors").unlink()
+    (tmp_path / "run" / "checkpoint-before.safetensors").unlink()
     with pytest.raises(InputError, match="no round is done yet"):
         read_comparison(tmp_path / "run")

@@ -7,7 +7,8 @@ import pytest
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.errors import InputError
-from allforone.fleet import FLEETS, Loop, Stacked
+from allforone.fleet import FLEETS, Stacked
+from allforone.machines.loop import Loop
 from allforone.runs import Choice, Folder, execute, load_algorithm, parse, prepare, resume, run
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2}
@@ -104,7 +105,7 @@ def test_a_fleet_is_given_by_its_name_alone_or_with_options(name):
 
 def test_the_fleet_that_is_named_is_made():
     for name, kind in (("stacked", Stacked), ("loop", Loop)):
-        fleet, _ = prepare(parse({**QUICK, "fleet": {"name": name}})).assemble()
+        fleet = prepare(parse({**QUICK, "fleet": {"name": name}})).assemble()
         assert type(fleet) is kind
 
 
@@ -132,7 +133,7 @@ def test_options_of_a_fleet_reach_it(monkeypatch):
             self.address = address
 
     monkeypatch.setattr(run, "FLEETS", {**FLEETS, "remote": Remote})
-    fleet, _ = prepare(parse({**QUICK, "fleet": {"name": "remote", "address": "there"}})).assemble()
+    fleet = prepare(parse({**QUICK, "fleet": {"name": "remote", "address": "there"}})).assemble()
     assert fleet.address == "there"
     with pytest.raises(InputError, match="unknown key 'adress'; did you mean 'address'"):
         prepare(parse({**QUICK, "fleet": {"name": "remote", "adress": "there"}})).check()

@@ -10,6 +10,7 @@ import allforone as afo
 from allforone.algorithms import Info
 from allforone.errors import InputError
 from allforone.runs import tables as module
+from allforone.runs.durable import Mark
 from allforone.runs.tables import CROWD, TABLES, InMemory, Snapshot
 from allforone.runs.tables_file import TITLE, TablesFile
 
@@ -65,7 +66,8 @@ def test_cut_at_any_byte_a_file_keeps_the_rounds_that_were_whole(tmp_path_factor
     assert cut.rounds == list(range(1, kept + 1))
     assert_same(cut.tensors(), {name: table[:kept] for name, table in tensors.items()} if kept else {})
     done = data.draw(st.integers(0, kept))
-    cut.cut(done)
+    end = ends[done - 1] if done else 0
+    cut = TablesFile(path, Mark().after(whole[:end]))
     for snapshot in list(recorded(tensors))[done:]:
         cut.append(snapshot)
     assert path.read_bytes() == whole  # as if nothing had happened
@@ -80,20 +82,18 @@ def test_what_a_broken_disk_left_at_the_end_is_not_read(tmp_path, tail):
     size = file.path.stat().st_size
     with file.path.open("ab") as damaged:
         damaged.write(tail)
-    again = TablesFile(file.path)
-    assert again.rounds == [1, 2]
-    again.cut(2)
+    assert TablesFile(file.path).rounds == [1, 2]
+    assert TablesFile(file.path, file.file.mark).rounds == [1, 2]
     assert file.path.stat().st_size == size
 
 
-def test_a_round_that_the_checkpoint_has_and_the_file_has_not_is_told(tmp_path):
-    path = tmp_path / "weights"
-    TablesFile(path).append(Snapshot.of(1, Info(torch.eye(3).double()), torch.ones(3, dtype=torch.bool)))
-    with pytest.raises(InputError, match="damaged after round 1, of 2 that are done"):
-        TablesFile(path).cut(2)
-    path.write_bytes(path.read_bytes()[:-1] + b"\xff")
-    with pytest.raises(InputError, match="damaged after round 0"):
-        TablesFile(path).cut(1)
+def test_a_file_that_is_not_one_of_rounds_or_has_a_round_twice_is_told(tmp_path):
+    path, snapshot = tmp_path / "weights", Snapshot.of(1, Info(torch.eye(3).double()), torch.ones(3, dtype=torch.bool))
+    TablesFile(path).append(snapshot)
+    once = path.read_bytes()
+    path.write_bytes(once + once[len(TITLE) :])
+    with pytest.raises(InputError, match="round 1 stands there after round 1, as if two processes"):
+        TablesFile(path)
     path.write_bytes(b"something else")
     with pytest.raises(InputError, match="not the weights of a run"):
         TablesFile(path)

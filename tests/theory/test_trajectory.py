@@ -8,7 +8,8 @@ import torch
 from allforone.algorithms import AllForOne, BySimilarity, FedAvg, Local, Oracle
 from allforone.collaboration import FreshSamples, continuous
 from allforone.errors import InputError
-from allforone.fleet import Loop, Optimizer, Stacked
+from allforone.fleet import Optimizer, Stacked
+from allforone.machines.loop import Loop
 from allforone.problems import digits, synthetic
 from allforone.runs import carried
 from allforone.theory import trajectory

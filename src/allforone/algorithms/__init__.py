@@ -10,6 +10,7 @@ from .ditto import Ditto
 from .fedavg import FedAvg, fedavg_finetune
 from .guarded import Guarded
 from .ifca import Ifca
+from .joining import Joining
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
@@ -27,6 +28,7 @@ __all__ = [
     "Guarded",
     "Ifca",
     "Info",
+    "Joining",
     "Local",
     "Memory",
     "Oracle",

@@ -40,7 +40,8 @@ class AllForOne(Weighted):
         partners: at most so many are asked, drawn anew every round by their weights; by default all with a weight.
         candidates: at most so many are looked at in a round, of whom partners are chosen; by default everybody. With
             exchange="round" one answer is both, so the smaller of the two counts.
-        momentum: of the moves from round to round, with exchange="round".
+        momentum: of the moves from round to round, with exchange="round"; by default what the optimizer's own loses by
+            starting anew in every walk, none without one.
 
     Example:
         >>> import allforone as afo
@@ -55,7 +56,7 @@ class AllForOne(Weighted):
     exchange: Literal["update", "round"] = "update"
     partners: int | None = None
     candidates: int | None = None
-    momentum: float = 0.0
+    momentum: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("samples", "sketch", "every", "partners", "candidates"):
@@ -67,7 +68,7 @@ class AllForOne(Weighted):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
         if self.exchange not in ("update", "round"):
             raise InputError(f"exchange is {self.exchange!r}: must be 'update' or 'round'")
-        if not 0 <= self.momentum < 1:
+        if self.momentum is not None and not 0 <= self.momentum < 1:
             raise InputError(f"momentum is {self.momentum!r}: must be from 0 to below 1")
         for clash, why in (
             (self.correct and self.every > 1, "every: with correct=True clients look at each other in every round"),
@@ -105,7 +106,7 @@ class AllForOne(Weighted):
         after, info = (self._one_exchange if self.exchange == "round" else super().step)(state, fleet, round)
         if any(member.stream for member in fleet.roster):
             begun = state.own.get("race") or begin(state.models, state.optimizer, len(fleet.roster))
-            after, raced = race(after, begun, fleet, round)
+            after, raced = race(after, begun, fleet, round, self._momentum(state, round))
             after = after._replace(own={**after.own, "race": raced})
         return after, info
 
@@ -125,17 +126,24 @@ class AllForOne(Weighted):
         """One round in which clients are asked one thing, how far they come from one's model: all that a look tells."""
         seen, ids = self._whom(state, fleet, round)
         found = exchange(state, fleet, round, seen, ids)
+        momentum = self._momentum(state, round)
         velocity = state.own.get("velocity")
-        move = found.move if velocity is None else found.move + self.momentum * velocity
+        move = found.move if velocity is None else found.move + momentum * velocity
         own: dict[str, Any] = {"seen": found.seen, "told": found.told._asdict()}
         after = State(
             moved(state.models, move, found.buffers, fleet.trained),
             state.optimizer.after_walks(state.models, fleet.trained),
-            {**own, "velocity": move} if self.momentum else own,
+            {**own, "velocity": move} if momentum else own,
         )
         answers = asked(ids, round)
         info = self._info(found.told, found.told.weights)
         return after, info._replace(messages=2 * answers, gradients=answers)
+
+    def _momentum(self, state: State, round: Round) -> float | None:
+        """Of whole moves; None where there are none."""
+        if self.exchange == "update":
+            return None
+        return state.optimizer.forgotten(len(round.steps)) if self.momentum is None else self.momentum
 
     def _whom(self, state: State, fleet: Fleet, round: Round) -> tuple[dict[str, Tensor], Tensor]:
         """What is known, and who is looked at in this round, [N, c]: those at the first places."""
@@ -197,6 +205,6 @@ def all_for_one_round(
     exchange: Literal["update", "round"] = "round",
     partners: int | None = None,
     candidates: int | None = None,
-    momentum: float = 0.0,
+    momentum: float | None = None,
 ) -> AllForOne:
     return AllForOne(samples, sketch, every, correct, exchange, partners, candidates, momentum)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, by_row, mean, pick, repeat
+from ..fleet import Fleet, Models, Optimizer, Round, by_row, mean, repeat, shared
 from .base import Algorithm, Info, State, identity
 from .fedavg import Common, share, up_and_down
 
@@ -45,7 +45,7 @@ class Apfl(Algorithm):
         n = len(next(iter(models.values())))
         mixture = torch.full((n,), self.mixture, dtype=torch.float64)
         own = Own(model=models, mixture=mixture, local_optimizer=optimizer)
-        return State(models, optimizer, own, Common(model=pick(models, torch.tensor([0]))))
+        return State(models, optimizer, own, Common(model=shared(models)))
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         own: Own = state.own

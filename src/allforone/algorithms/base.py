@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -78,6 +79,21 @@ class Algorithm(ABC):
     @abstractmethod
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         """One round."""
+
+
+@dataclass(frozen=True)
+class Around(Algorithm):
+    """An algorithm around another, by whose name it goes."""
+
+    algorithm: Algorithm
+
+    @property
+    def name(self) -> str:
+        return self.algorithm.name
+
+    @property
+    def label(self) -> str:
+        return self.algorithm.label
 
 
 def advance(algorithm: Algorithm, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:

@@ -6,10 +6,8 @@ w by FedAvg; θ_i ← θ_i − η (g_i(θ_i) + λ (θ_i − w)), w as it was at 
 from dataclasses import dataclass
 from typing import TypedDict
 
-import torch
-
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, pick, plus
+from ..fleet import Fleet, Models, Optimizer, Proximal, Round, shared
 from .base import Algorithm, Info, State, identity
 from .fedavg import Common, fedavg_round, up_and_down
 
@@ -32,17 +30,14 @@ class Ditto(Algorithm):
             raise InputError(f"penalty λ is {self.penalty}: must not be negative")
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
-        common = Common(model=pick(models, torch.tensor([0])))
+        common = Common(model=shared(models))
         return State(models, optimizer, Own(local_optimizer=optimizer), common)
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         own: Own = state.own
         before: Common = state.common
         w = before["model"]
-
-        def direction(models: Models, gradients: Models) -> Models:
-            return plus(gradients, {name: self.penalty * (models[name] - w[name]) for name in fleet.trained})
-
+        direction = Proximal(self.penalty, {name: w[name] for name in fleet.trained})
         models, optimizer = fleet.descend(state.models, identity(fleet), state.optimizer, round, direction)
         common, local_optimizer = fedavg_round(fleet, w, own["local_optimizer"], round)
         after = State(models, optimizer, Own(local_optimizer=local_optimizer), Common(model=common))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..fleet import Fleet, Models, Optimizer, Round, mean, pick, plus, repeat
+from ..fleet import Fleet, Models, Optimizer, Proximal, Round, mean, repeat, shared
 from .base import Algorithm, Info, State, identity
 
 
@@ -51,7 +51,7 @@ class FedAvg(Algorithm):
         return "FedAvg, fine-tuned" if self.finetune else "FedAvg"
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
-        return State(models, optimizer, common=Common(model=pick(models, torch.tensor([0]))))
+        return State(models, optimizer, common=Common(model=shared(models)))
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         before: Common = state.common
@@ -80,12 +80,9 @@ def fedavg_round(
     fleet: Fleet, common: Models, optimizer: Optimizer, round: Round, proximal: float = 0.0
 ) -> tuple[Models, Optimizer]:
     """Local steps of every client from the common model, a stack of one, and their mean."""
-
-    def direction(models: Models, gradients: Models) -> Models:  # g_i(θ_i) + μ (θ_i − w)
-        return plus(gradients, {name: proximal * (models[name] - common[name]) for name in fleet.trained})
-
+    near = Proximal(proximal, {name: common[name] for name in fleet.trained}) if proximal else None
     start = repeat(common, len(fleet.roster))
-    local, optimizer = fleet.descend(start, identity(fleet), optimizer, round, direction if proximal else None)
+    local, optimizer = fleet.descend(start, identity(fleet), optimizer, round, near)
     return mean(local, share(fleet, round)), optimizer
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..fleet import Fleet, Models, Optimizer, Round, where_rows
-from .base import Algorithm, Info, State, Verdict, advance
+from .base import Around, Info, State, Verdict, advance
 from .local import Local
 
 #: The confidence with which collaboration must be seen to hurt.
@@ -33,18 +33,8 @@ class Own(TypedDict):
 
 
 @dataclass(frozen=True)
-class Guarded(Algorithm):
+class Guarded(Around):
     """Costs one more gradient per client and update, and two evaluations of new data per round; no more samples."""
-
-    algorithm: Algorithm
-
-    @property
-    def name(self) -> str:
-        return self.algorithm.name
-
-    @property
-    def label(self) -> str:
-        return self.algorithm.label
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))

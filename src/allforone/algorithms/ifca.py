@@ -21,6 +21,8 @@ class Common(TypedDict):
 
 @dataclass(frozen=True)
 class Ifca(Algorithm):
+    """clusters: K, how many models there are. One is FedAvg, but for its first round."""
+
     name = "ifca"
     label = "IFCA (knows how many clusters)"
 

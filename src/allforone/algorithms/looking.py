@@ -4,13 +4,18 @@ import torch
 from torch import Tensor
 
 from ..collaboration import least_error as rule
-from ..fleet import Fleet, Round, sketch
+from ..fleet import Fleet, Models, Round, sketch
 from .base import State
 
 
 def parameters(state: State, fleet: Fleet) -> int:
     """P, the numbers of a model that are trained."""
     return sum(state.models[name][0].numel() for name in fleet.trained)
+
+
+def flat(models: Models, trained: list[str]) -> Tensor:
+    """[N, P], all that is trained."""
+    return torch.cat([models[name].flatten(1) for name in trained], 1)
 
 
 def asked(ids: Tensor, round: Round) -> int:
@@ -25,8 +30,8 @@ def bent(
     """What is known, with how gradients, `step` times the halves, bend between the models, where β is not known."""
     if fleet.smoothness is not None:
         return seen
-    flat = torch.cat([state.models[name].flatten(1) for name in fleet.trained], 1)
-    return rule.bend(seen, ids, halves, sketch(flat.shape[1], halves.shape[3])(flat.double()), step)
+    points = flat(state.models, fleet.trained)
+    return rule.bend(seen, ids, halves, sketch(points.shape[1], halves.shape[3])(points.double()), step)
 
 
 def curvature(seen: dict[str, Tensor], state: State, fleet: Fleet) -> Tensor:

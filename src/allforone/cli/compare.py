@@ -7,9 +7,10 @@ from typing import Annotated
 import typer
 
 from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS, absolute, split_options
-from ..errors import stoppable
+from ..stopping import stoppable
 from .options import SEEDS, SeedList, Settings, with_settings
 from .report import Weighted, show_comparison
+from .screen import complain
 
 
 @with_settings
@@ -60,7 +61,7 @@ def compare(
     with stoppable(again), progress_of_comparison(jobs) as watch:
         failed = run_comparison(jobs, path, resumed=resume, workers=workers, watch=watch)
     for job, reason in failed.items():
-        print(f"allforone: {job}: {reason}", file=sys.stderr)
+        complain(f"{job}: {reason}")
     show_comparison(read_comparison(path), path, weighted)
     if failed:
         raise typer.Exit(1)

@@ -54,14 +54,25 @@ class Settings:
     fleet: Annotated[
         str | None,
         typer.Option(
-            help="stacked (fast), compiled (faster for small models, after a warm-up) or loop (plain); "
-            "a fleet's options as name:key=value.",
+            help="stacked (fast), compiled (faster for small models, after a warm-up), loop (plain), ray (processes of "
+            "Ray) or [bold]flare:kit=kits/coordinator[/] (parties that keep their data); a fleet's options as "
+            "ray:address=ray://host:10001.",
             autocompletion=one_of(FLEETS),
         ),
     ] = None
     participation: Annotated[
         float | None,
         typer.Option(help="With which probability a client takes part in a round, as 0.3; by default all always do."),
+    ] = None
+    least_sites: Annotated[
+        int | None,
+        typer.Option(help="Of clients on machines, how many must answer: with fewer the run waits, then stops."),
+    ] = None
+    sketch: Annotated[
+        int | None,
+        typer.Option(
+            help="Of clients on machines: tell the mean gradients that are compared by so many numbers, as 1024."
+        ),
     ] = None
     attack: Annotated[
         str | None,
@@ -100,7 +111,7 @@ class Settings:
         from ..runs import pairs, read_yaml
 
         given = read_yaml(self.config) if self.config else {}
-        for key in ("rounds", "inner", "batch_size", "participation", "attack", "guard"):
+        for key in ("rounds", "inner", "batch_size", "participation", "least_sites", "sketch", "attack", "guard"):
             if (value := getattr(self, key)) is not None:
                 given[key] = value
         _choose(given, "problem", {"name": self.problem}, "title")

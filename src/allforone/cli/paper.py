@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..catalogue import DATA_SETS, FORMATS
-from ..errors import InputError, stoppable
+from ..errors import InputError
+from ..stopping import stoppable
 from . import theory
 from .options import SEEDS, SeedList
-from .screen import say, screen, show
+from .screen import complain, say, screen, show
 
 if TYPE_CHECKING:
     from ..reports.table import Table
@@ -137,11 +138,11 @@ def _computed(names: list[str], quick: bool, seeds: str, place: Path) -> "dict[s
         with stoppable(" ".join(["allforone", *sys.argv[1:]])):
             found[name], failed = compute(name, parse_seeds(seeds), place, quick, progress_of_comparison)
         for job, reason in failed.items():
-            print(f"allforone: {job}: {reason}", file=sys.stderr)
+            complain(f"{job}: {reason}")
     if not found:
         raise InputError("; ".join(missing))
     for reason in missing:
-        print(f"allforone: left out: {reason}", file=sys.stderr)
+        complain(f"left out: {reason}")
     return found
 
 
@@ -149,7 +150,7 @@ def _save(name: str, table: "Table", place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     paths = {form: place / f"{name}.{suffix}" for form, suffix in SUFFIXES.items()}
     for form, path in paths.items():
-        path.write_text(FORMATS[form](table))
+        path.write_text(FORMATS[form](table), encoding="utf-8")
     _tell(list(paths.values()))
 
 

@@ -8,7 +8,7 @@ import typer
 
 from ..catalogue import FORMATS
 from ..errors import InputError, suggest
-from .screen import say, screen, show
+from .screen import say, show
 
 if TYPE_CHECKING:
     from ..runs import Comparison
@@ -66,7 +66,7 @@ def watch(
 
 def export(
     run: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
-    client: Annotated[str, typer.Option(help="Its number, from 0, or its name.")],
+    client: Annotated[str, typer.Option(help="Its name or, where none is called so, its number from 0.")],
     out: Annotated[Path | None, typer.Option(help="A new folder; by default RUN/export/client-NUMBER.")] = None,
     onnx: Annotated[bool, typer.Option("--onnx", help=r"Also as ONNX; needs the extra allforone\[onnx].")] = False,
 ) -> None:
@@ -85,17 +85,21 @@ def show_run(path: Path) -> None:
     from ..runs import Folder, read_comparison
 
     comparison = read_comparison(path)
+    page = write_report(comparison, path / "report.html")
     show(comparison_table(comparison))
-    for said in remarks(Folder(path).metrics(), comparison.runs[0].liars):
-        screen.print(said, highlight=False, markup=False)
-    say(f"run: {path}\nreport: {write_report(comparison, path / 'report.html')}")
+    folder = Folder(path)
+    names = {number: client["name"] for number, client in enumerate(folder.clients)}
+    for said in remarks(folder.metrics(), comparison.runs[0].liars, names):
+        say(said)
+    say(f"run: {path}\nreport: {page}")
 
 
 def show_comparison(comparison: "Comparison", path: Path, weighted: bool) -> None:
     from ..reports import comparison_table, draw_figures, write_report
     from ..runs import summarise
 
-    (path / "summary.json").write_text(json.dumps(summarise(comparison, weighted), indent=2) + "\n")
+    summary = json.dumps(summarise(comparison, weighted), indent=2) + "\n"
+    (path / "summary.json").write_text(summary, encoding="utf-8")
     figures = draw_figures(comparison, path)
     page = write_report(comparison, path / "report.html")
     show(comparison_table(comparison, weighted))

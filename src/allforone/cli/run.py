@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..catalogue import ALGORITHMS, folder_name
-from ..errors import InputError, stoppable
+from ..errors import InputError
+from ..stopping import stoppable
+from .machines import FLARE, resume_remotely, run_remotely
 from .options import Settings, one_of, with_settings
 from .report import show_run
 
@@ -45,8 +47,10 @@ def run(
       allforone run synthetic --algorithm local -p dimension=10 --rounds 100
 
       allforone run my_sites.py:problem --config settings.yaml --out out/mine
+
+      allforone run task.py:task --fleet flare:kit=kits/coordinator
     """
-    from ..runs import execute, parse, prepare, refuse_used
+    from ..runs import execute, parse, prepare, refuse_begun
     from ..tensorboard import require_tensorboard
 
     given = settings.as_config(algorithm)
@@ -56,12 +60,15 @@ def run(
     if tensorboard:
         require_tensorboard()
     path = out or Path("out") / f"{settings.problem_name}-{folder_name(str(checked.algorithm.name))}-{checked.seed}"
-    refuse_used(path)
-    parts = prepare(checked)
-    rounds, metrics = int(parts.config.rounds or 0), parts.config.metrics
-    advice = parts.algorithm.advice(len(parts.problem.clients))
-    with stoppable(f"allforone resume {path}"), watched(path, rounds, metrics, tensorboard, advice) as on_round:
-        execute(parts, path, on_round=on_round)
+    refuse_begun(path)
+    if checked.fleet.name == FLARE:
+        run_remotely(checked, path)
+    else:
+        parts = prepare(checked)
+        rounds, metrics = int(parts.config.rounds or 0), parts.config.metrics
+        advice = parts.algorithm.advice(parts.clients)
+        with stoppable(f"allforone resume {path}"), watched(path, rounds, metrics, tensorboard, advice) as on_round:
+            execute(parts, path, on_round=on_round)
     show_run(path)
 
 
@@ -73,15 +80,19 @@ def resume(
 
     Example: allforone resume out/digits-all-for-one-binary-127
     """
-    from ..runs import Folder
+    from ..runs import Folder, parse
     from ..runs import resume as resume_run
 
     folder = Folder.open(run)
     if folder.finished:
         raise InputError(f"{run}: this run is finished; see it with `allforone report {run}`")
-    rounds, metrics = int(folder.config["rounds"]), folder.config.get("metrics")
-    with stoppable(f"allforone resume {run}"), watched(run, rounds, metrics, tensorboard) as on_round:
-        resume_run(run, on_round)
+    config = parse(folder.config, str(run / "config.yaml"))
+    if config.fleet.name == FLARE:
+        resume_remotely(folder)
+    else:
+        rounds, metrics = config.rounds or 0, config.metrics
+        with stoppable(f"allforone resume {run}"), watched(run, rounds, metrics, tensorboard) as on_round:
+            resume_run(run, on_round)
     show_run(run)
 
 

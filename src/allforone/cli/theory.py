@@ -97,16 +97,16 @@ def bound(
     from ..theory import quadratics, trajectory
 
     folder = Folder.open(run)
-    if folder.config["problem"]["name"] == PYTHON:
-        raise InputError(f"{run}: started from Python, so its problem cannot be made again; use `allforone run`")
     config = parse(folder.config, str(folder.path / "config.yaml"))
+    if config.problem.name == PYTHON:
+        raise InputError(f"{run}: started from Python, so its problem cannot be made again; use `allforone run`")
     if quadratics(load_problem(config.problem, config.seed)) is None:
         raise InputError(
             f"{run}: the constants of {config.problem.name} are not known, so there is no exact bound; it "
             "needs least squares on Gaussian streams, as `synthetic`. Estimates: `allforone theory plan`"
         )
     parts = prepare(config)
-    fleet, algorithm = parts.assemble()
+    fleet, algorithm = parts.assemble(), parts.guarded()
     found = trajectory(fleet, algorithm, parts.optimizer, int(parts.config.rounds or 1), int(parts.config.inner or 1))
     title = f"{config.title or Path(str(config.problem.name)).name}, {config.shown}, seed {config.seed}"
     show(bound_table(found, title))

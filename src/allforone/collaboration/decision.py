@@ -44,7 +44,8 @@ def decide(
     after = rule.remember(before, look, setting)
     streams = setting.own(setting.rarity) == 0
     known = {name: where_rows(streams, before[name], now) for name, now in after.items()}
-    difference = rule.differences(known, setting, rule.noises(known, setting).fresh)
+    noise = rule.noises(known, setting)
+    difference = rule.differences(known, setting, noise.own, noise.least)
     nothing = torch.zeros_like(look.distance)
     corrected = correction.share(known, difference, setting) if correct else nothing
     left = (setting.own(look.norm) / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
@@ -65,7 +66,8 @@ def decide(
 
 def promise(memory: Memory, setting: rule.Setting, cost: Tensor) -> Tensor:
     """[R, c], noise / (noise + bias²), were all that may be chance taken off the bias: a newcomer is given hope."""
-    difference = rule.differences(memory, setting, rule.noises(memory, setting).fresh)
+    noise = rule.noises(memory, setting)
+    difference = rule.differences(memory, setting, noise.own, noise.least)
     drawn = memory["spread"] / memory["weight"].clamp(min=1e-150).square()
     excess = (difference.length - difference.chance - (1 - memory["seen"]) * drawn).clamp(min=0)
     own = setting.own(cost)[:, None]

@@ -9,6 +9,7 @@ Everything of row i is in units of client i's own squared gradient S_i, so that 
 a place for each client that i looks at, itself among them: all N, or c candidates.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -20,10 +21,14 @@ from .simplex import least_quadratic
 
 #: How much of the logarithm of a gradient's size is kept at each refresh: sizes change fast.
 SIZE_KEPT = 0.8
+#: A gradient, squared, of more than so many times what is remembered is believed at once: who was at rest and is drawn
+#: away would take its growth for noise.
+LEAP = 10
 #: How much of the noise seen before is kept.
 NOISE_KEPT = 0.9
-#: How much of the differences seen before is kept: they are averaged over some fifty refreshes.
-DIFFERENCE_KEPT = 0.98
+#: How much of the differences seen before is kept: the models move on, and what is averaged for longer than some twenty
+#: refreshes turns meanwhile, so that strangers would look alike.
+DIFFERENCE_KEPT = 0.95
 #: How much of the curvature seen before is kept.
 CURVATURE_KEPT = 0.9
 #: The part of the triangle bound in the Gram matrix of differences: it caps what liars gain by cancelling each other.
@@ -32,6 +37,8 @@ TRIANGLE = 0.1
 IDLE = 0.01
 #: P parameters can be fitted to P samples; those of fewer parameters are far less fitted while it matters: (P/n)⁴.
 FITTING = 4
+#: What fitted samples hide counts so many times more as chance: one's own mean gradient is bent by it, too.
+HIDDEN = 3
 #: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
@@ -78,8 +85,8 @@ def nothing(n: int, places: int, sketch: int) -> Memory:
         "difference": torch.zeros(n, places, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
         "weight": table,  # Σ ω, in units of 1/S_i
         "spread": table,  # Σ ω² of the noise of x, in units of 1/S_i
-        "rise": row,
-        "run": row,
+        "rise": row,  # Σ η²‖δg‖²/‖δθ‖² between models
+        "chords": row,  # how many of them
     }
 
 
@@ -100,6 +107,7 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
 
     own = setting.own(size).log()
     log_size = smoothed("size", own, setting.own(new), setting.own(met))
+    log_size = torch.where(setting.own(met), log_size.maximum(own - math.log(LEAP)), log_size)
     ratio = smoothed("ratio", size.log() - own[:, None], new, met)
     unit, relative = log_size.exp()[:, None], ratio.exp()
     grown = torch.where(setting.own(new), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
@@ -120,31 +128,28 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
 
 
 def bend(memory: Memory, ids: Tensor, halves: Tensor, points: Tensor, step: float) -> Memory:
-    """How client k's own gradient differs between models: ⟨δa, δb⟩, free of the halves' noise, and ⟨δθ, δg⟩, for ηg.
+    """How steeply client k's own gradient differs between models: η²⟨δa, δb⟩/‖δθ‖², free of the halves' noise.
 
     ids: [N, c], whose the halves [N, c, 2, s] are; points: [N, s], the models, sketched; step: η.
     """
     home = halves[ids == torch.arange(len(points))[:, None]]  # [N, 2, s], each client's at its own model
     change = step * (home[ids] - halves)
-    way = points[ids] - points[:, None]
-    apart = way.square().sum(2)
+    apart = (points[ids] - points[:, None]).square().sum(2)
     known = (ids >= 0) & (apart > 0) & change.isfinite().all(3).all(2)
+    steep = (change[:, :, 0] * change[:, :, 1]).sum(2) / apart
 
     def kept(name: str, values: Tensor) -> Tensor:
-        parts = torch.where(known, values / apart, 0).flatten()
-        return CURVATURE_KEPT * memory[name] + torch.zeros_like(memory[name]).index_add(
-            0, ids.clamp(min=0).flatten(), parts
-        )
+        parts = torch.where(known, values, 0).flatten()
+        now = torch.zeros_like(memory[name]).index_add(0, ids.clamp(min=0).flatten(), parts)
+        return CURVATURE_KEPT * memory[name] + now
 
-    rise, run = (change[:, :, 0] * change[:, :, 1]).sum(2), (way * change.mean(2)).sum(2)
-    return {**memory, "rise": kept("rise", rise), "run": kept("run", run)}
+    return {**memory, "rise": kept("rise", steep), "chords": kept("chords", torch.ones_like(steep))}
 
 
 def curvature(memory: Memory) -> Tensor:
-    """[N], κ_k for ηβ: η‖δg‖²/⟨δθ, δg⟩; NaN while models coincide."""
-    rise, run = memory["rise"], memory["run"]
-    known = (rise > 0) & (run > 0)
-    return torch.where(known, (rise / run.clamp(min=1e-300)).clamp(LEAST_CURVATURE, 1), torch.nan)
+    """[N], κ_k for ηβ: η‖δg‖/‖δθ‖, as smoothness is defined; NaN while models coincide."""
+    steep = memory["rise"] / memory["chords"].clamp(min=1e-300)
+    return torch.where(steep > 0, steep.clamp(min=0).sqrt().clamp(LEAST_CURVATURE, 1), torch.nan)
 
 
 def or_first(kappa: Tensor, look: Look, setting: Setting, step: float) -> Tensor:
@@ -168,12 +173,14 @@ class Noise(NamedTuple):
 
 
 def noises(memory: Memory, setting: Setting) -> Noise:
-    """Of n_i samples that as many parameters are fitted to, no noise is left, so others must tell it."""
+    """Of n_i samples that as many parameters are fitted to, no noise is left, so others must tell it; the more surely
+    one differs, the less it tells."""
     met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
     raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
     own = setting.own(raw)[:, None]
     fresh = own.maximum(raw.minimum(torch.where(unfitted > 0, own / unfitted, torch.inf)))
-    others = torch.where(met & ~setting.itself, fresh, torch.nan)
+    told = own + (1 - surely(differences(memory, setting, own, fresh))).sqrt() * (fresh - own)
+    others = torch.where(met & ~setting.itself, told, torch.nan)
     return Noise(own, raw.maximum(own), fresh, own.fmax(others.nanquantile(QUARTER, dim=1, keepdim=True)))
 
 
@@ -185,12 +192,18 @@ class Difference(NamedTuple):
     chance: Tensor  #: [R, c], what of that chance alone would make
 
 
-def differences(memory: Memory, setting: Setting, fresh: Tensor) -> Difference:
+def differences(memory: Memory, setting: Setting, own: Tensor, fresh: Tensor) -> Difference:
     weight, rare = memory["weight"].clamp(min=1e-150), setting.own(setting.rarity)[:, None] + setting.rarity
     mean = memory["difference"] / weight[..., None]
     drawn = memory["seen"] * memory["spread"] / weight.square()  # of the samples looked at, trusted by and by
-    chance = drawn + (2 - setting.unfitted[:, None]) * rare * fresh  # of finite data
+    fitted = fresh - own  # what of the noise one's own samples no longer show
+    chance = drawn + rare * (fresh + HIDDEN * fitted)  # of finite data
     return Difference(mean, mean.square().sum(2), chance)
+
+
+def surely(difference: Difference) -> Tensor:
+    """[R, c], the share of ‖c_ik‖² that chance does not explain: 0 of a twin, near 1 of a stranger."""
+    return (difference.length - difference.chance).clamp(min=0) / difference.length.clamp(min=1e-300)
 
 
 class Terms(NamedTuple):
@@ -211,10 +224,9 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor 
     """
     itself, rarity = setting.itself, setting.rarity
     noise = noises(memory, setting)
-    difference = differences(memory, setting, noise.fresh)
+    difference = differences(memory, setting, noise.own, noise.least)
     allowed = itself | ((memory["seen"] > 0) & (memory["ratio"].exp() > IDLE))
-    excess = torch.where(allowed & ~itself, (difference.length - difference.chance).clamp(min=0), 0)
-    known = excess / difference.length.clamp(min=1e-300)
+    known = torch.where(allowed & ~itself, surely(difference), 0)
     left = known - corrected
     bias = left.square() * difference.length + known * difference.chance
     shrunk, root, doubt = left[..., None] * difference.mean, bias.sqrt(), corrected * (difference.chance / 2).sqrt()

@@ -4,6 +4,7 @@ from ..catalogue import FLEETS
 from .attacked import Attacked
 from .attacks import ATTACKS, Attack
 from .base import (
+    Contact,
     Direction,
     Evaluation,
     Fleet,
@@ -17,13 +18,15 @@ from .base import (
     Walks,
     among_present,
     everybody,
+    in_round,
     surely,
 )
-from .in_process import InProcess, Participation
-from .loop import Loop
-from .models import MessageBytes, Models, by_row, mean, pick, plus, repeat, row, stack, where_rows
+from .in_process import InProcess
+from .models import MessageBytes, Models, by_row, load_row, mean, pick, plus, repeat, row, shared, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
 from .pairs import look_at
+from .participation import Participation, Without
+from .proximal import Proximal
 from .sketch import Sketch, sketch
 from .stacked import Compiled, Stacked
 
@@ -33,13 +36,13 @@ __all__ = [
     "Attack",
     "Attacked",
     "Compiled",
+    "Contact",
     "Direction",
     "Evaluation",
     "Fleet",
     "InProcess",
     "Ledger",
     "Look",
-    "Loop",
     "Make",
     "Member",
     "MessageBytes",
@@ -48,21 +51,26 @@ __all__ = [
     "Optimizer",
     "PairStatistics",
     "Participation",
+    "Proximal",
     "Roster",
     "Round",
     "Schedule",
     "Sketch",
     "Stacked",
     "Walks",
+    "Without",
     "among_present",
     "by_row",
     "everybody",
+    "in_round",
+    "load_row",
     "look_at",
     "mean",
     "pick",
     "plus",
     "repeat",
     "row",
+    "shared",
     "sketch",
     "stack",
     "surely",

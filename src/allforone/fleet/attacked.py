@@ -13,6 +13,7 @@ from torch import Tensor
 from ..problems.data import Batch, generator
 from .attacks import ATTACKS, Attack, Seen
 from .base import (
+    Contact,
     Direction,
     Evaluation,
     Ledger,
@@ -56,11 +57,25 @@ class Attacked:
         self.honest.ledger = earlier
         self.refused.copy_(earlier.refused)
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        return self.honest.left
+
+    @left.setter
+    def left(self, earlier: tuple[str, ...]) -> None:
+        self.honest.left = earlier
+
     def initial(self) -> Models:
         return self.honest.initial()
 
     def begin(self, number: int, steps: range) -> Round:
         return self.honest.begin(number, steps)
+
+    def contacts(self) -> list[Contact]:
+        return self.honest.contacts()
+
+    def close(self) -> None:
+        self.honest.close()
 
     def losses(self, models: Models, round: Round) -> Tensor:
         return self.honest.losses(models, round)

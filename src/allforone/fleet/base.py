@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from ..errors import Inexact, within
+from ..errors import Gone, Inexact, within
 from ..problems import Client
 from .models import Models
 from .optimizer import Optimizer
@@ -74,6 +74,16 @@ class Ledger(NamedTuple):
         return self._replace(messages=_sum(self.messages, messages), bytes=_sum(self.bytes, bytes))
 
 
+class Contact(NamedTuple):
+    """What it took to ask a machine in a round."""
+
+    site: str
+    why: str | None  #: it was absent; None: it was there, or not needed
+    seconds: float  #: for which it was waited
+    sent: int  #: bytes to it
+    received: int  #: bytes from it
+
+
 class PairStatistics(NamedTuple):
     """What the clients' gradients look like at each model; row i is about the model of client i. NaN: not asked."""
 
@@ -124,6 +134,7 @@ class Fleet(Protocol):
     ledger: Ledger  #: may be set, to go on from an earlier one
     smoothness: float | None  #: β, where known
     batch_size: int  #: samples of an update, where a client has as many
+    left: tuple[str, ...]  #: fast ways that were found wanting; may be set, to go on without them
     trained: list[str]  #: the names of the parameters; what else a model holds are buffers and frozen parameters
 
     def initial(self) -> Models:
@@ -185,6 +196,14 @@ class Fleet(Protocol):
         """Row i is client i's model."""
         ...
 
+    def contacts(self) -> list[Contact]:
+        """Of the latest round, what each machine took; nothing where all clients are in this process."""
+        ...
+
+    def close(self) -> None:
+        """Let go of whoever answers: nothing is asked any more."""
+        ...
+
 
 def _sum(before: int | None, more: int | None) -> int | None:
     return None if before is None or more is None else before + more
@@ -196,6 +215,15 @@ def surely(ask: Callable[[], Answer]) -> Answer:
         return ask()
     except Inexact:
         return surely(ask)
+
+
+def in_round(fleet: Fleet, number: int, steps: range, work: Callable[[Round], Answer]) -> Answer:
+    """work(round); once more, from the round's beginning, without those who did not answer meanwhile."""
+    while True:
+        try:
+            return work(fleet.begin(number, steps))
+        except Gone:  # whoever is gone is absent from the same round begun again, so this ends
+            continue
 
 
 def everybody(clients: int) -> Tensor:

@@ -6,26 +6,30 @@ model costs one forward and one backward pass, whatever their number. Where a la
 own.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NoReturn
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import Diverged, Inexact, blaming, notice
+from ..errors import Diverged, Inexact, InputError, blaming, notice, short
 from ..problems import Client
 from ..problems.data import Batch
+from ..problems.tree import Tree, joined, kind, length, split
 from . import exactness
 from .exactness import PASSED_SAMPLES
-from .layout import arrange
+from .layout import arrange, arranged
 from .models import Models, flat, row, stack
 from .passes import Passes
 
 #: A model with more parameters is not vectorised: there its passes cost more than calling them one by one.
 VECTORISED_PARAMETERS = 10_000
 
-Piece = list[tuple[int, float, Tensor, Tensor]]  #: client, weight, inputs, targets: one pass
+#: What a fleet may leave, where it gives something else than the plain way.
+WAYS = ("concatenates", "splits", "vectorises", "channels_last")
+
+Piece = list[tuple[int, float, Batch]]  #: client, weight, batch: one pass
 
 
 class FastPasses:
@@ -33,10 +37,11 @@ class FastPasses:
 
     def __init__(self, plain: Passes, clients: Sequence[Client], batch_size: int) -> None:
         self.plain, self.loss, self.trained = plain, plain.loss, plain.trained
+        self.left: tuple[str, ...] = ()  #: ways that were found wanting during the run
         module = plain.module
         plain.train_mode()
         trial = exactness.Trial(module, self.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
-        alone = not plain.draws and not plain.moves_buffers
+        alone = not plain.draws and not plain.moves_buffers and plain.clip is None  # each client's is clipped
         self.concatenates = alone and trial.holds(exactness.concatenates)
         self.splits = self.concatenates and trial.holds(exactness.splits)
         small = sum(p.numel() for p in module.parameters()) <= VECTORISED_PARAMETERS
@@ -60,9 +65,12 @@ class FastPasses:
         for piece in self._pieces(weights, batches):
             client = piece[0][0]
             fixed = {name: t.clone() for name, t in model.items() if name not in self.trained}
-            inputs = torch.cat([x for _, _, x, _ in piece])
-            loss = partial(self._weighted_loss, piece, owner, step)
+            inputs = joined([x for _, _, (x, _) in piece])
+            whole = [(k, 1.0, batch) for k, _, batch in piece] if self.plain.clip else piece
+            loss = partial(self._weighted_loss, whole, owner, step)
             gradient = self.plain.differentiate(module, {**leaves, **fixed}, inputs, loss, client, step, purpose)
+            if self.plain.clip:  # pieces are single clients then
+                gradient = tuple(piece[0][1] * part for part in self.plain.clipped(gradient))
             total = gradient if total is None else tuple(a + b for a, b in zip(total, gradient, strict=True))
             if client == owner:
                 after = fixed
@@ -79,46 +87,61 @@ class FastPasses:
         found: Models,
     ) -> None:
         """Leave all fast ways if what they found is not what the plain way gives."""
-        if not (self.concatenates or self.vectorises or self.channels_last) or not weights:
-            return
-        difference, length = flat(found[name] for name in self.trained).double(), 0.0
-        for k, weight in weights.items():
-            gradient, _ = self.plain.gradient(model, owner, k, batches[k], step, module=module)
-            difference -= weight * (one := flat(gradient.values()).double())
-            length += abs(weight) * float(one.norm())
-        allowed = exactness.ROUNDING + 10 * torch.finfo(found[self.trained[0]].dtype).eps
-        if float(difference.norm()) > allowed * length:
-            self.concatenates = self.splits = self.channels_last = False
-            self.leave_vmap(
-                f"at step {step} all partners in one pass give another gradient than one by one, by "
-                f"{float(difference.norm()) / length:.0%}, as they may have for up to {exactness.AGAIN} updates"
-            )
 
-    def leave_vmap(self, why: str) -> NoReturn:
-        self.vectorises = False
+        def plainly(exactly: bool) -> tuple[Tensor, float]:
+            given, drawn = (exactness.in_double(model), exactness.in_double(batches)) if exactly else (model, batches)
+            total, size = torch.zeros((), dtype=torch.float64), 0.0
+            for k, weight in weights.items():
+                gradient, _ = self.plain.gradient(given, owner, k, drawn[k], step, module=module)
+                total = total + weight * (one := flat(gradient.values()).double())
+                size += abs(weight) * float(one.norm())
+            return total, size
+
+        if weights:
+            told = "all partners in one pass give another gradient than one by one"
+            self.check(flat(found[name] for name in self.trained), plainly, step, told)
+
+    def check(self, found: Tensor, plainly: Callable[[bool], tuple[Tensor, float]], step: int, told: str) -> None:
+        """Leave all fast ways if what was found differs from the plain way's."""
+        if not (self.concatenates or self.vectorises or self.channels_last):
+            return
+        eps = torch.finfo(self.plain.module.get_parameter(self.trained[0]).dtype).eps
+        if (share := exactness.strays(found, plainly, eps)) is not None:
+            by = f"{share:.0%}" if share > 0.005 else f"{share:.1g} of its length"
+            self.leave(WAYS, f"at step {step} {told}, by {by}, as they may have for up to {exactness.AGAIN} updates")
+
+    def leave(self, ways: Iterable[str], why: str) -> NoReturn:
+        self.go_without(ways)
         notice(
             f"{why}: from this round on they pass one by one, which is slower; the fleet loop does so from the start"
         )
         raise Inexact(why)
 
-    def _weighted_loss(self, piece: Piece, owner: int | None, step: int, output: Tensor) -> Tensor:
+    def go_without(self, ways: Iterable[str]) -> None:
+        for way in ways:
+            if way not in WAYS:
+                raise InputError(f"'{short(way)}' is no fast way; known: {', '.join(WAYS)}")
+            setattr(self, way, False)
+        self.left = tuple(way for way in WAYS if way in {*self.left, *ways})
+
+    def _weighted_loss(self, piece: Piece, owner: int | None, step: int, output: Tree) -> Tensor:
         weighted = self._loss_at_once(piece, output)
         return self._loss_one_by_one(piece, output, owner, step) if weighted is None else weighted
 
-    def _loss_at_once(self, piece: Piece, output: Tensor) -> Tensor | None:
+    def _loss_at_once(self, piece: Piece, output: Tree) -> Tensor | None:
         """Σ_k weight_k · loss_k where all samples weigh the same, so that one loss over all of them gives it."""
-        if not self.splits or len({weight / len(x) for _, weight, x, _ in piece}) > 1:
+        if not self.splits or len({weight / length(batch) for _, weight, batch in piece}) > 1:
             return None
         try:
-            loss = sum(weight for _, weight, _, _ in piece) * self.loss(output, torch.cat([y for *_, y in piece]))
+            loss = sum(weight for _, weight, _ in piece) * self.loss(output, joined([y for *_, (_, y) in piece]))
         except Exception:  # one by one, whoever is to blame gets named
             return None
         return loss if loss.isfinite() else None
 
-    def _loss_one_by_one(self, piece: Piece, output: Tensor, owner: int | None, step: int) -> Tensor:
-        parts = [output] if len(piece) == 1 else output.split([len(x) for _, _, x, _ in piece])
+    def _loss_one_by_one(self, piece: Piece, output: Tree, owner: int | None, step: int) -> Tensor:
+        parts = [output] if len(piece) == 1 else split(output, [length(batch) for _, _, batch in piece])
         losses = []
-        for (k, weight, _, y), part in zip(piece, parts, strict=True):
+        for (k, weight, (_, y)), part in zip(piece, parts, strict=True):
             with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
                 losses.append(weight * self.loss(part, y))
         for (k, *_), loss in zip(piece, losses, strict=True):
@@ -131,14 +154,15 @@ class FastPasses:
         piece: Piece = []
         held = 0
         for k, weight in weights.items():
-            inputs, targets = batches[k]
-            size = PASSED_SAMPLES if self.splits else max(1, len(inputs))
-            for x, y in zip(inputs.split(size), targets.split(size), strict=True):
-                if piece and (not self.concatenates or held + len(x) > PASSED_SAMPLES):
+            whole = length(batches[k])
+            for some in split(batches[k], PASSED_SAMPLES) if self.splits and whole > PASSED_SAMPLES else [batches[k]]:
+                count = length(some)
+                fits = self.concatenates and held + count <= PASSED_SAMPLES
+                if piece and not (fits and kind(some) == kind(piece[0][2])):
                     yield piece
                     piece, held = [], 0
-                piece.append((k, weight * len(x) / len(inputs), x, y))
-                held += len(x)
+                piece.append((k, weight * count / whole, some))
+                held += count
         if piece:
             yield piece
 
@@ -147,4 +171,4 @@ class FastPasses:
         return tensor.requires_grad_(name in self.trained)
 
     def arranged(self, batch: Batch) -> Batch:
-        return (arrange(batch[0]), batch[1]) if self.channels_last else batch
+        return arranged(batch) if self.channels_last else batch

@@ -2,7 +2,7 @@
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -12,6 +12,7 @@ from ..errors import Diverged, InputError, within
 from ..problems import Problem, check
 from ..problems.data import Batch, draw, generator, seeded
 from .base import (
+    Contact,
     Direction,
     Evaluation,
     Ledger,
@@ -24,11 +25,12 @@ from .base import (
     among_present,
     everybody,
 )
-from .batches import Batches
+from .batches import Batches, Parted, Tally
 from .judge import Judge
 from .memory import keep_freed_memory
 from .models import Models, row, stack
 from .optimizer import Optimizer
+from .participation import Participation, check_participation, present
 from .passes import Passes
 from .sketch import Sketch, sketch
 from .walks import walk
@@ -36,8 +38,6 @@ from .workers import Answer, Item
 
 #: Numbers in the displacements that are held at once.
 WALKED_NUMBERS = 2**24
-
-Participation = float | Callable[[int], Tensor | Sequence[bool]]
 
 
 class InProcess(ABC):
@@ -47,38 +47,33 @@ class InProcess(ABC):
     [N], who is there.
     """
 
+    left: tuple[str, ...] = ()
+
     def __init__(
         self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
     ) -> None:
-        if not callable(participation) and not 0 < participation <= 1:
-            raise InputError(f"participation is {participation}: give a number above 0, at most 1, or a function")
-        if torch.is_autocast_enabled("cpu"):
-            raise InputError(
-                "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
-            )
+        check_participation(participation)
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size
-        module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
-        with seeded(generator(seed, "check")):
-            check(problem, module)
-        keep_freed_memory()
+        module = checked_module(problem, seed)
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)
-        self.batches = Batches(problem.clients, seed, self.batch_size)
-        self._ledger = Ledger(self.batches.samples, torch.zeros_like(self.batches.samples))
+        self.tally = Tally(len(self.roster))
+        self.batches = Batches(problem.clients, seed, self.batch_size, self.tally)
+        self._ledger = Ledger(self.tally.samples, torch.zeros_like(self.tally.samples))
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
-        self.passes = Passes(module, problem.loss, seed, first)
+        self.passes = Passes(module, problem.loss, seed, first, problem.settings.clip)
         self.trained = self.passes.trained
-        self.judge = Judge(problem, self.batches, self.passes, self.arranged)
+        self.judge = Judge(problem, problem.clients, self.batches, self.passes, self.arranged)
 
     @property
     def ledger(self) -> Ledger:
-        return self._ledger._replace(samples=self.batches.samples.clone())
+        return self._ledger._replace(samples=self.tally.samples.clone())
 
     @ledger.setter
     def ledger(self, earlier: Ledger) -> None:
-        self.batches.samples.copy_(earlier.samples)
+        self.tally.samples.copy_(earlier.samples)
         self._ledger = earlier._replace(refused=self._ledger.refused)
 
     def initial(self) -> Models:
@@ -86,15 +81,7 @@ class InProcess(ABC):
 
     def begin(self, number: int, steps: range) -> Round:
         self.batches.forget_before(steps.start)
-        return Round(number, steps, self._present(steps.start) if number else torch.ones(len(self.roster)).bool())
-
-    def _present(self, step: int) -> Tensor:
-        if callable(self.participation):
-            here = torch.as_tensor(self.participation(step)).bool()
-            if here.shape != (len(self.roster),):
-                raise InputError(f"participation gave {list(here.shape)} at step {step}: must tell for each client")
-            return here
-        return torch.rand(len(self.roster), generator=generator(self.seed, "present", step)) < self.participation
+        return Round(number, steps, present(self.participation, len(self.roster), self.seed, number, steps.start))
 
     def gradients(self, models: Models, mix: Tensor, round: Round, step: int, owners: Tensor | None) -> Models:
         return self.mixed_gradients(models, among_present(mix, round.present, owners), step, owners)
@@ -117,11 +104,11 @@ class InProcess(ABC):
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
         ids = everybody(len(self.roster))
-        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps.start, 0)
+        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps, 0)
         return PairStatistics(look.distance, look.norm)
 
     def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
-        return self.looked(models, self.to_look_at(round, samples), ids, round.steps.start, sketch)
+        return self.looked(models, self.to_look_at(round, samples), ids, round.steps, sketch)
 
     def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
         asked = round.present & torch.isin(self.roster.numbers, ids[round.present])
@@ -140,14 +127,14 @@ class InProcess(ABC):
         return self.batches.to_look_at(round.present, round.steps, samples, 2 if self.passes.moves_buffers else 1)
 
     @abstractmethod
-    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
+    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, steps: range, sketch: int) -> Look:
         """What clients say on these batches, each whole or in halves; NaN of clients without one."""
 
     def walked(
-        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
     ) -> tuple[Tensor, Models]:
-        """[R, c, parts, P], how far the clients `ids` [R, c] come from the models of `rows` [R] on their batches
-        [steps, parts, b, …], and the buffers after the walks of the rows' owners; NaN of clients without one."""
+        """[R, c, parts, P], how far the clients `ids` [R, c] come from the models of `rows` [R] on their batches, and
+        the buffers after the walks of the rows' owners; NaN of clients without one."""
         pairs = [(r, c, int(i), k) for r, i in enumerate(rows) for c, k in enumerate(ids[r].tolist()) if k in batches]
 
         def work(module: nn.Module, pair: tuple[int, int, int, int]) -> tuple[Tensor, Models] | None:
@@ -160,8 +147,8 @@ class InProcess(ABC):
                     raise
                 return None  # who leads astray is not followed
 
-        size, (inputs, _) = sum(models[name][0].numel() for name in self.trained), next(iter(batches.values()))
-        ways = torch.full((*ids.shape, inputs.shape[1], size), torch.nan, dtype=models[self.trained[0]].dtype)
+        size, parts = sum(models[name][0].numel() for name in self.trained), len(next(iter(batches.values()))[0])
+        ways = torch.full((*ids.shape, parts, size), torch.nan, dtype=models[self.trained[0]].dtype)
         buffers = {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
         for (r, c, i, k), found in zip(pairs, self.each(work, pairs), strict=True):
             if found:
@@ -203,6 +190,25 @@ class InProcess(ABC):
     def evaluate(self, models: Models, round: Round) -> Evaluation:
         return self.judge.evaluate(models, round.present)
 
+    def contacts(self) -> list[Contact]:
+        return []
+
+    def close(self) -> None:  # noqa: B027  (nothing to do is the whole of it)
+        """Nothing outside of this process answers."""
+
     def arranged(self, batch: Batch) -> Batch:
         """The same batch, in whatever order in memory suits the passes."""
         return batch
+
+
+def checked_module(problem: Problem, seed: int) -> nn.Module:
+    """The initial model, once the problem has been found fit to be trained."""
+    if torch.is_autocast_enabled("cpu"):
+        raise InputError(
+            "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
+        )
+    module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
+    with seeded(generator(seed, "check")):
+        check(problem, module)
+    keep_freed_memory()
+    return module

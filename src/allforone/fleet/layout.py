@@ -3,6 +3,9 @@
 import torch
 from torch import Tensor
 
+from ..problems.data import Batch
+from ..problems.tree import mapped
+
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
@@ -10,3 +13,8 @@ def arrange(tensor: Tensor) -> Tensor:
     """The same tensor; with four or five dimensions, channels-last."""
     order = FORMATS.get(tensor.dim())
     return tensor.to(memory_format=order) if order else tensor
+
+
+def arranged(batch: Batch) -> Batch:
+    """The same batch, with its inputs so stored."""
+    return mapped(arrange, batch[0]), batch[1]

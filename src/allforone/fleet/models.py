@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from ..errors import InputError
+
 #: M models, stacked: name → [M, *shape]. Holds parameters and buffers alike.
 Models = dict[str, Tensor]
 
@@ -24,13 +26,41 @@ class MessageBytes(NamedTuple):
 
 def stack(model: nn.Module, copies: int) -> Models:
     """`copies` models that start from the same point."""
-    state = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return {name: tensor.detach().expand(copies, *tensor.shape).clone() for name, tensor in state.items()}
+    return {name: tensor.expand(copies, *tensor.shape).clone() for name, tensor in _tensors(model).items()}
+
+
+def load_row(model: nn.Module, models: Models, number: int) -> nn.Module:
+    """`model` itself with the numbers of model `number` of the stack, which must have the very same tensors."""
+    own, given = _tensors(model), row(models, number)
+    missing, unknown = sorted(own.keys() - given.keys()), sorted(given.keys() - own.keys())
+    other = [name for name in own if name in given and _kind(own[name]) != _kind(given[name])]
+    told = [f"{what} {', '.join(names)}" for what, names in (("without", missing), ("with", unknown)) if names]
+    told += [f"with {name} as {_kind(given[name])} in the place of {_kind(own[name])}" for name in other]
+    if told:
+        raise InputError(f"these weights are of another model, {' and '.join(told)}; use the one that was trained")
+    for name, tensor in own.items():
+        tensor.copy_(given[name])
+    return model
+
+
+def _tensors(model: nn.Module) -> Models:
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return {name: tensor.detach() for name, tensor in tensors.items()}
+
+
+def _kind(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
 
 
 def row(models: Models, number: int) -> Models:
     """Model `number` of the stack, without the stack's dimension."""
     return {name: tensor[number] for name, tensor in models.items()}
+
+
+def alone(models: Models, number: int) -> Models:
+    """Model `number` in memory of its own. In a stack it is aligned by its place there, and what is computed with it
+    may have other last bits."""
+    return {name: tensor[number].clone() for name, tensor in models.items()}
 
 
 def pick(models: Models, rows: Tensor) -> Models:
@@ -46,6 +76,14 @@ def mean(models: Models, weights: Tensor) -> Models:
         else tensor[:1].clone()
         for name, tensor in models.items()
     }
+
+
+def shared(models: Models) -> Models:
+    """One model to start from, as a stack of one: that which all of them are, else their mean."""
+    if all(bool((tensor == tensor[:1]).all()) for tensor in models.values()):
+        return pick(models, torch.tensor([0]))
+    count = len(next(iter(models.values())))
+    return mean(models, torch.full((count,), 1 / count))
 
 
 def repeat(models: Models, copies: int) -> Models:

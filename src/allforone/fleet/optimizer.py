@@ -82,6 +82,13 @@ class Optimizer:
         settings = probe.param_groups[0]
         return self.lr / (1 - settings["momentum"]) if isinstance(probe, torch.optim.SGD) else None
 
+    def forgotten(self, steps: int) -> float:
+        """The momentum between walks of so many steps that makes up for their starting anew: m(1 − mᵏ)/((1 − m)k) of
+        SGD with momentum m after k steps; 0 of others. With it walks keep the pace, and of one step are plain SGD."""
+        probe = make_stacked(self.make, self._probe())
+        momentum = float(probe.param_groups[0]["momentum"]) if isinstance(probe, torch.optim.SGD) else 0.0
+        return momentum * (1 - momentum**steps) / ((1 - momentum) * steps)
+
     def only_rows(self, rows: Tensor, before: "Optimizer") -> "Optimizer":
         """This state for `rows`, and that of `before` for the others; counters of steps are common to all."""
         if self.state is None:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..problems.data import Batch
+from ..problems.tree import length
 from .base import Look
 from .sketch import Sketch
 
@@ -36,7 +37,7 @@ def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]],
         table[asked] = torch.stack(column)
     read = torch.zeros(len(ids), dtype=torch.float64)
     for k, shown in batches.items():
-        read[k] = sum(len(inputs) for inputs, _ in shown)
+        read[k] = sum(map(length, shown))
     distance, norm, noise, halves = tables
     return Look(ids, distance, norm, noise, halves, read[ids])
 

@@ -13,7 +13,9 @@ from torch.func import functional_call
 
 from ..errors import Diverged, blaming
 from ..problems import Loss
+from ..problems.calling import called
 from ..problems.data import Batch, generator, seeded
+from ..problems.tree import Tree, clone, length
 from .models import Models, row, stack, trained_names
 from .workers import Workers
 
@@ -21,10 +23,11 @@ Found = TypeVar("Found")
 
 
 class Passes:
-    """A module and its loss in training mode. `first` is a batch to try the layers on."""
+    """A module and its loss in training mode. `first` is a batch to try the layers on; gradients are shortened to the
+    norm `clip`."""
 
-    def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch) -> None:
-        self.module, self.loss, self.seed = module, loss, seed
+    def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch, clip: float | None = None) -> None:
+        self.module, self.loss, self.seed, self.clip = module, loss, seed, clip
         self.modes = training_modes(module)
         self.trained = trained_names(module)
         self.workers, self.drawing = Workers(module), RLock()
@@ -47,22 +50,30 @@ class Passes:
         leaves = {name: tensor.detach().requires_grad_(name in self.trained) for name, tensor in model.items()}
         buffers = {name: tensor.clone() for name, tensor in model.items() if name not in self.trained}
 
-        def loss(output: Tensor) -> Tensor:
+        def loss(output: Tree) -> Tensor:
             value = self.loss(output, targets)
             if not value.isfinite():
                 raise Diverged(owner, client, step)
             return value
 
         held = {**leaves, **buffers}
-        found = self.differentiate(module or self.module, held, inputs.clone(), loss, client, step, purpose)
-        return dict(zip(self.trained, found, strict=True)), buffers
+        found = self.differentiate(module or self.module, held, clone(inputs), loss, client, step, purpose)
+        return dict(zip(self.trained, self.clipped(found), strict=True)), buffers
+
+    def clipped(self, gradient: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """As torch.nn.utils.clip_grad_norm_ would have it."""
+        if self.clip is None:
+            return gradient
+        norm = torch.nn.utils.get_total_norm(gradient)
+        share = (self.clip / (norm + 1e-6)).clamp(max=1.0)
+        return tuple(part * share.to(part.dtype) for part in gradient)
 
     def differentiate(
         self,
         module: nn.Module,
         held: Models,
-        inputs: Tensor,
-        loss: Callable[[Tensor], Tensor],
+        inputs: Tree,
+        loss: Callable[[Tree], Tensor],
         client: int,
         step: int,
         purpose: str,
@@ -73,7 +84,7 @@ class Passes:
 
         def passes() -> tuple[Tensor, ...]:
             with self._drawing_by(self.draws, client, step, purpose, "layers"):
-                value = loss(module(inputs))
+                value = loss(called(module, inputs))
                 if self.draws_again:
                     return gradient_of(value, wanted)
             return gradient_of(value, wanted)
@@ -114,24 +125,24 @@ class Passes:
 
         def passes() -> None:
             before = _random_states()
-            value = self.loss(self.module(first[0].clone()), first[1])
+            value = self.loss(called(self.module, clone(first[0])), first[1])
             self.draws = before != _random_states()
             self.moves_buffers = any(not torch.equal(start[name], held[name]) for name in start)
             gradient_of(value, [held[name] for name in self.trained])
 
-        remedy = f"batches have up to {len(first[0])} samples; BatchNorm needs at least 2, of every client"
+        remedy = f"batches have up to {length(first)} samples; BatchNorm needs at least 2, of every client"
         with blaming("client 0: the model fails on a training batch", remedy):
             while_holding(self.module, held, passes)
         if self.draws:
             try:
                 with torch.autograd.graph.disable_saved_tensors_hooks("by which checkpointing works"):
-                    functional_call(self.module, held, first[0].clone())
+                    called(self.module, clone(first[0]), held)
             except RuntimeError:
                 self.draws_again = True
             self.module.eval()
             with torch.no_grad():
                 before = _random_states()
-                self.loss(functional_call(self.module, start, first[0].clone()), first[1])
+                self.loss(called(self.module, clone(first[0]), start), first[1])
                 self.draws_judged = before != _random_states()
 
 

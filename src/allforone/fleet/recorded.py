@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import blaming, notice
+from ..problems.tree import Tree, leaves, refilled, structure
 
 #: Calls between two looks at whether a recording still holds.
 AGAIN = 200
@@ -27,7 +28,8 @@ _SHAPES = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default, tor
 
 
 class Recorded:
-    """A function of tensors alone, without a branch on their values; one recording for each combination of shapes.
+    """A function of trees of tensors alone, without a branch on their values; one recording for each combination of
+    shapes.
 
     A function that depends on more (Python's state, a tensor that is exchanged) is found out, but late: now and then
     its result is compared with the recording's.
@@ -38,35 +40,44 @@ class Recorded:
     def __init__(self, function: Function, compiled: bool = False) -> None:
         self.function, self.compiled = function, compiled
         self.calls: dict[Hashable, int] = {}
-        self.recordings: dict[Hashable, Function] = {}
+        self.recordings: dict[Hashable, Function | None] = {}  # None: it cannot be recorded
 
-    def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        shapes = tuple((t.shape, t.stride(), t.dtype) for t in tensors)
+    def __call__(self, *given: Tree) -> tuple[Tensor, ...]:
+        tensors = tuple(leaves(given))
+        shapes = structure(given), tuple((t.shape, t.stride(), t.dtype) for t in tensors)
+
+        def function(*flat: Tensor) -> tuple[Tensor, ...]:
+            return self.function(*refilled(given, flat))
+
         with torch.no_grad():
             calls = self.calls[shapes] = self.calls.get(shapes, 0) + 1
-            if shapes in self.recordings:
-                found = self.recordings[shapes](*tensors)
-                if calls % AGAIN or self.recordings[shapes] is self.function or self._holds(found, tensors):
-                    return found
-                self.recordings[shapes] = self.function
-            elif self.compiled or calls >= EARNED:
-                self.recordings[shapes] = self._settle(tensors)
-            return self.recordings.get(shapes, self.function)(*tensors)
+            if shapes not in self.recordings:
+                if not self.compiled and calls < EARNED:
+                    return self.function(*given)
+                self.recordings[shapes] = self._settle(function, tensors)
+            recording = self.recordings[shapes]
+            if recording is None:
+                return self.function(*given)
+            found = recording(*tensors)
+            if calls % AGAIN == 0 and not self._holds(found, given):
+                self.recordings[shapes] = None
+                return self.function(*given)
+            return found
 
-    def _holds(self, found: tuple[Tensor, ...], tensors: tuple[Tensor, ...]) -> bool:
+    def _holds(self, found: tuple[Tensor, ...], given: tuple[Tree, ...]) -> bool:
         """Whether the function still gives what its recording gave: it may depend on more than its arguments."""
         close = partial(torch.allclose, rtol=1e-3, atol=1e-6, equal_nan=True) if self.compiled else torch.equal
-        return all(close(a, b) for a, b in zip(found, self.function(*tensors), strict=True))
+        return all(close(a, b) for a, b in zip(found, self.function(*given), strict=True))
 
-    def _settle(self, tensors: tuple[Tensor, ...]) -> Function:
-        """The recording, if there can be one and it gives the same; else the function."""
+    def _settle(self, function: Function, tensors: tuple[Tensor, ...]) -> Function | None:
+        """The recording, if there can be one and it gives the same."""
         try:
-            graph = record(self.function, tensors)
+            graph = record(function, tensors)
         except Exception:  # a user's model may do what cannot be recorded
-            return self.function
-        same = all(torch.equal(a, b) for a, b in zip(graph(*tensors), self.function(*tensors), strict=True))
+            return None
+        same = all(torch.equal(a, b) for a, b in zip(graph(*tensors), function(*tensors), strict=True))
         if not same:
-            return self.function
+            return None
         return machine_code(graph, tensors) if self.compiled and self._compiles(graph) else graph.forward
 
     def _compiles(self, graph: fx.GraphModule) -> bool:

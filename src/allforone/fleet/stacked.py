@@ -1,6 +1,6 @@
 """The fast fleet of this process: one pass for each model, on all cores; small models all at once (`vmap`)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -9,15 +9,19 @@ from torch import Tensor, nn
 from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
+from ..problems.tree import alike, rows, stacked
 from . import exactness
 from .base import Direction, Look
+from .batches import Parted
 from .fast_passes import FastPasses
-from .in_process import InProcess, Participation
+from .in_process import InProcess
 from .models import Models, flat, pick, row
 from .optimizer import Optimizer
 from .pairs import look_of, looks
+from .participation import Participation
 from .sketch import Sketch
 from .vectorised import Plan, Vectorised, check_losses
+from .walks import walk
 from .workers import Answer, Item, one_core
 
 
@@ -31,6 +35,14 @@ class Stacked(InProcess):
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
         self.small = Vectorised(self.passes.module, problem.loss, self.trained, self.compiled)
 
+    @property
+    def left(self) -> tuple[str, ...]:
+        return self.fast.left
+
+    @left.setter
+    def left(self, earlier: Iterable[str]) -> None:
+        self.fast.go_without(earlier)
+
     def descended(
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
@@ -40,9 +52,9 @@ class Stacked(InProcess):
         self.passes.train_mode()
         losses: list[Tensor] = []
         with one_core():
-            for step, (inputs, targets) in zip(steps, self.batches.stacked(plan.asked, steps), strict=True):
-                gradients, loss = self._at_once(self.small.gradients, running.models, plan, inputs, targets)
-                self._compare(running.models, mix, plan, (inputs, targets), step, gradients)
+            for step, batches in zip(steps, self.batches.stacked(plan.asked, steps), strict=True):
+                gradients, loss = self._at_once(self.small.gradients, running.models, plan, batches)
+                self._compare(running.models, mix, plan, batches, step, gradients)
                 running.apply(direction(running.models, gradients) if direction else gradients)
                 losses.append(loss)
         check_losses(losses, plan, steps, self.roster.numbers)
@@ -72,19 +84,21 @@ class Stacked(InProcess):
         plan, steps = self.small.plan(mix), range(step, step + 1)
         self.passes.train_mode()
         with one_core():
-            inputs, targets = next(self.batches.stacked(plan.asked, steps))
-            result, loss = self._at_once(self.small.gradients, models, plan, inputs, targets)
-            self._compare(models, mix, plan, (inputs, targets), step, result)
+            batches = next(self.batches.stacked(plan.asked, steps))
+            result, loss = self._at_once(self.small.gradients, models, plan, batches)
+            self._compare(models, mix, plan, batches, step, result)
         check_losses([loss], plan, steps, owners)
         return {name: value if name in self.trained else value.clone() for name, value in result.items()}
 
-    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
-        clients, short = list(batches), self.sketch(sketch)
-        if self.fast.vectorises and len({len(x) for parts in batches.values() for x, _ in parts}) == 1:
+    def looked(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, steps: range, sketch: int) -> Look:
+        clients, short, step = list(batches), self.sketch(sketch), steps.start
+        if self.fast.vectorises and batches and alike(part for parts in batches.values() for part in parts):
             self.passes.train_mode()
             with one_core():
                 rows = self._looked_at_once(models, batches, ids[clients], step, short)
-            return look_of(zip(*rows, strict=True), batches, ids, short.size)
+                look = look_of(zip(*rows, strict=True), batches, ids, short.size)
+                self._compare_look(models, batches, steps, look, short)
+            return look
         arranged = {k: [self.arranged(part) for part in parts] for k, parts in batches.items()}
 
         def of_row(module: nn.Module, i: int) -> tuple[Tensor, ...]:
@@ -109,36 +123,98 @@ class Stacked(InProcess):
         place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
         place[clients] = torch.arange(len(clients))
         own, columns = torch.arange(len(clients)), place[ids]
-        losses, *found = self._at_once(self.small.look, pick(models, clients), own, columns, _stacked(batches), short)
+        shown = stacked([stacked(parts) for parts in batches.values()])  # [clients, parts, b, …]
+        losses, *found = self._at_once(self.small.look, pick(models, clients), own, columns, shown, short)
         for m, c, _ in (~losses.isfinite()).nonzero().tolist():
             raise Diverged(int(clients[m]), int(clients[place[ids[m, c]]]), step)
         silent = ~torch.isin(ids, clients)
         return [t.masked_fill(silent.view(*ids.shape, *[1] * (t.dim() - 2)), torch.nan) for t in found]
 
+    def _compare_look(
+        self, models: Models, batches: dict[int, list[Batch]], steps: range, look: Look, short: Sketch
+    ) -> None:
+        """Now and then, what one client says at one of the models with the plain way."""
+        if (turn := exactness.turn(steps)) is None:
+            return
+        i = list(batches)[turn % len(batches)]
+        c = turn % look.ids.shape[1]
+        k = int(look.ids[i, c])
+        if k not in batches:
+            return
+
+        def plainly(exactly: bool) -> tuple[Tensor, float]:
+            given = (row(models, i), batches[k])
+            model, parts = exactness.in_double(given) if exactly else given
+            found = [
+                flat(self.passes.gradient(model, i, k, part, steps.start, f"look {number}")[0].values())
+                for number, part in enumerate(parts)
+            ]
+            together = torch.cat([short(torch.stack(found)).flatten(), torch.stack(found).mean(0).norm()[None]])
+            return together, float(together.norm())
+
+        found = torch.cat([look.halves[i, c].flatten(), look.norm[i, c].sqrt()[None]])
+        self.fast.check(
+            found, plainly, steps.start, "looks at all models at once give another gradient than one by one"
+        )
+
+    def _compare_walk(
+        self,
+        models: Models,
+        rows: Tensor,
+        ids: Tensor,
+        optimizer: Optimizer,
+        batches: dict[int, Parted],
+        steps: range,
+        ways: Tensor,
+    ) -> None:
+        """Now and then, one client's walk from one of the models with the plain way."""
+        if (turn := exactness.turn(steps)) is None or (i := turn % len(self.roster)) not in rows:
+            return
+        r, c = rows.tolist().index(i), turn % ids.shape[1]
+        k = int(ids[r, c])
+        if k not in batches or not ways[r, c].isfinite().all():
+            return
+
+        def gradient(model: Models, batch: Batch, step: int, purpose: str) -> Models:
+            found, buffers = self.passes.gradient(model, i, k, batch, step, purpose)
+            return {**found, **buffers}
+
+        def plainly(exactly: bool) -> tuple[Tensor, float]:
+            given = (row(models, i), batches[k])
+            model, parted = exactness.in_double(given) if exactly else given
+            way, _ = walk(gradient, model, self.trained, optimizer, parted, steps)
+            return way, float(way.double().norm())
+
+        self.fast.check(ways[r, c], plainly, steps.start, "walks from all models at once end elsewhere than one by one")
+
     def walked(
-        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
     ) -> tuple[Tensor, Models]:
-        if not self.fast.vectorises or len({inputs.shape for inputs, _ in batches.values()}) > 1:
-            return super().walked(models, rows, ids, optimizer, batches, steps)
+        every = (part for parted in batches.values() for parts in parted for part in parts)
+        if not self.fast.vectorises or not alike(every):
+            found = super().walked(models, rows, ids, optimizer, batches, steps)
+            self._compare_walk(models, rows, ids, optimizer, batches, steps, found[0])
+            return found
         self.passes.train_mode()
         with one_core():
             ways = self._walked_at_once(models, rows, ids, optimizer, batches, steps)
+            self._compare_walk(models, rows, ids, optimizer, batches, steps, ways)
         return ways, {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
 
     def _walked_at_once(
-        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Batch], steps: range
+        self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
     ) -> Tensor:
         """Every walk is a model of its own, which asks one client."""
-        inputs, targets = (torch.stack([batch[side] for batch in batches.values()], 1) for side in (0, 1))
-        parts, clients = inputs.shape[2], torch.tensor(list(batches))
+        parts, clients = len(next(iter(batches.values()))[0]), torch.tensor(list(batches))
         place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
         place[clients] = torch.arange(len(clients))
         columns = (parts * place[ids][..., None] + torch.arange(parts)).flatten()
         start = pick(models, rows.repeat_interleave(ids.shape[1] * parts))
         running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
         fine = torch.ones(len(columns), dtype=torch.bool)
-        for x, y in zip(inputs.flatten(1, 2), targets.flatten(1, 2), strict=True):
-            gradients, losses = self._at_once(self.small.gradients, running.models, plan, x, y)
+        for number in range(len(steps)):
+            several = stacked([part for parted in batches.values() for part in parted[number]])
+            gradients, losses = self._at_once(self.small.gradients, running.models, plan, several)
             running.apply(gradients)
             fine &= losses.isfinite().all(1)
         found = running.finish()[0]
@@ -164,8 +240,7 @@ class Stacked(InProcess):
             plan = self.small.plan(torch.ones(count, 1, dtype=torch.float64))
             self.passes.train_mode()
             with one_core():
-                alone = batch[0][None], batch[1][None]
-                gradients, losses = self._at_once(self.small.gradients, models, plan, *alone)
+                gradients, losses = self._at_once(self.small.gradients, models, plan, rows(batch, None))
             check_losses([losses], plan, range(step, step + 1), None)
             return torch.cat([gradients[name].flatten(1) for name in self.trained], 1)
         arranged = self.arranged(batch)
@@ -189,13 +264,14 @@ class Stacked(InProcess):
         except AllForOneError:
             raise
         except Exception as error:
-            self.fast.leave_vmap(f"the model or the loss fails with all models at once ({type(error).__name__})")
+            why = f"the model or the loss fails with all models at once ({type(error).__name__})"
+            self.fast.leave(["vectorises"], why)
 
     def _compare(self, models: Models, mix: Tensor, plan: Plan, batches: Batch, step: int, found: Models) -> None:
         """Now and then, one of the models with the plain way."""
         m = exactness.due(step, len(mix))
         if m is not None:
-            drawn = {k: (batches[0][place], batches[1][place]) for place, k in enumerate(plan.asked)}
+            drawn = {k: rows(batches, place) for place, k in enumerate(plan.asked)}
             self.fast.compare(self.passes.module, row(models, m), m, _weights(mix[m]), drawn, step, row(found, m))
 
     def _all_at_once(self, asked: Tensor) -> bool:
@@ -208,14 +284,6 @@ class Stacked(InProcess):
 
 def _weights(row: Tensor) -> dict[int, float]:
     return {k: float(row[k]) for k in row.nonzero().flatten().tolist()}
-
-
-def _stacked(batches: dict[int, list[Batch]]) -> Batch:
-    """[clients, parts, b, …]"""
-    inputs, targets = (
-        torch.stack([torch.stack([batch[side] for batch in parts]) for parts in batches.values()]) for side in (0, 1)
-    )
-    return inputs, targets
 
 
 class Compiled(Stacked):

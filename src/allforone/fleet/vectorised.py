@@ -4,11 +4,13 @@ from functools import partial
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.func import grad, vmap
 
 from ..errors import Diverged
 from ..problems import Loss
+from ..problems.calling import called
 from ..problems.data import Batch
+from ..problems.tree import Tree, leaves, mapped, numbers, rows
 from .models import Models
 from .passes import owner_of
 from .recorded import Recorded
@@ -64,14 +66,14 @@ class Vectorised:
     def one_each(self, columns: Tensor) -> OneEach:
         return OneEach(columns, self.dtype)
 
-    def gradients(self, models: Models, plan: Plan | OneEach, inputs: Tensor, targets: Tensor) -> tuple[Models, Tensor]:
+    def gradients(self, models: Models, plan: Plan | OneEach, batches: Batch) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
         count, width = plan.columns.shape
-        chunks = -(-count * width * inputs[0].numel() // PASSED_NUMBERS)
+        chunks = -(-count * width * numbers(rows(batches[0], 0)) // PASSED_NUMBERS)
         parts = []
         for some in torch.arange(count).tensor_split(chunks) if chunks > 1 else (slice(None),):
             tensors = (models[name][some] for name in self.names)
-            parts.append(self._gradients(inputs, targets, plan.columns[some], plan.weights[some], *tensors))
+            parts.append(self._gradients(batches, plan.columns[some], plan.weights[some], *tensors))
         *found, losses = parts[0] if len(parts) == 1 else (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         gradient = dict(zip(self.trained, found, strict=True))
         if isinstance(plan, Plan) and plan.any_idle:
@@ -79,20 +81,19 @@ class Vectorised:
                 tensor[plan.idle] = 0
         return {name: gradient.get(name, models[name]) for name in self.names}, losses
 
-    def _weighted(
-        self, inputs: Tensor, targets: Tensor, columns: Tensor, weights: Tensor, *models: Tensor
-    ) -> tuple[Tensor, ...]:
-        gradient, losses = vmap(grad(self.weighted_loss, has_aux=True))(
-            *self._apart(models), inputs[columns], targets[columns], weights
-        )
+    def _weighted(self, batches: Batch, columns: Tensor, weights: Tensor, *models: Tensor) -> tuple[Tensor, ...]:
+        inputs, targets = rows(batches, columns)
+        of_model = vmap(grad(self.weighted_loss, has_aux=True))
+        gradient, losses = of_model(*self._apart(models), inputs, targets, weights)
         return *(gradient[name] for name in self.trained), losses
 
     def weighted_loss(
-        self, trained: Models, fixed: Models, inputs: Tensor, targets: Tensor, weights: Tensor
+        self, trained: Models, fixed: Models, inputs: Tree, targets: Tree, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Σ_k weights[k] · loss on batch k, and the losses; one forward pass."""
-        output = functional_call(self.module, {**trained, **fixed}, inputs.flatten(0, 1))
-        losses = vmap(self.loss)(output.unflatten(0, inputs.shape[:2]), targets)
+        shape = leaves(inputs)[0].shape[:2]
+        output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
+        losses = vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
         return weights @ losses, losses
 
     def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
@@ -103,25 +104,25 @@ class Vectorised:
         """
         if sketch.size not in self._looks:
             self._looks[sketch.size] = Recorded(partial(self._looked, sketch=sketch))
-        inputs, targets = batch
+        parts = leaves(batch)[0].shape[1]
         size = sum(models[name][0].numel() for name in self.trained)
-        chunk = max(1, COMPARED_NUMBERS // (columns.shape[1] * inputs.shape[1] * size))
+        chunk = max(1, COMPARED_NUMBERS // (columns.shape[1] * parts * size))
         found = []
         for some in torch.arange(len(own)).tensor_split(-(-len(own) // chunk)):
             tensors = (models[name][some] for name in self.names)
-            found.append(self._looks[sketch.size](inputs, targets, own[some], columns[some], *tensors))
+            found.append(self._looks[sketch.size](batch, own[some], columns[some], *tensors))
         return tuple(torch.cat(tables).double() for tables in zip(*found, strict=True))
 
     def _looked(
-        self, inputs: Tensor, targets: Tensor, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
+        self, batch: Batch, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
     ) -> tuple[Tensor, ...]:
-        def loss(trained: Models, fixed: Models, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            value = self.loss(functional_call(self.module, {**trained, **fixed}, x), y)
+        def loss(trained: Models, fixed: Models, x: Tree, y: Tree) -> tuple[Tensor, Tensor]:
+            value = self.loss(called(self.module, x, {**trained, **fixed}), y)
             return value, value
 
         of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))
         of_model = vmap(of_part, (None, None, 0, 0))
-        gradient, losses = vmap(of_model)(*self._apart(models), inputs[columns], targets[columns])
+        gradient, losses = vmap(of_model)(*self._apart(models), *rows(batch, columns))
         vectors = torch.cat([gradient[name].flatten(3) for name in self.trained], 3)  # [M, c, parts, P]
         if vectors.dtype in (torch.float16, torch.bfloat16):
             vectors = vectors.float()

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..problems.data import Batch
+from .batches import Parted
 from .models import Models, flat
 from .optimizer import Optimizer
 
@@ -14,16 +15,15 @@ Gradient = Callable[[Models, Batch, int, str], Models]
 
 
 def walk(
-    gradient: Gradient, model: Models, trained: list[str], optimizer: Optimizer, batches: Batch, steps: range
+    gradient: Gradient, model: Models, trained: list[str], optimizer: Optimizer, batches: Parted, steps: range
 ) -> tuple[Tensor, Models]:
-    """[parts, P], how far each part of the batches [steps, parts, b, …] leads, and the buffers after it, their mean."""
+    """[parts, P], how far each part of the batches leads, and the buffers after it, their mean."""
     ends = []
-    for part in range(batches[0].shape[1]):
+    for part in range(len(batches[0])):
         running = optimizer.start({name: tensor[None] for name, tensor in model.items()}, trained)
         for number, step in enumerate(steps):
             here = {name: tensor[0] for name, tensor in running.models.items()}
-            batch = batches[0][number, part], batches[1][number, part]
-            found = gradient(here, batch, step, f"walk {part}")
+            found = gradient(here, batches[number][part], step, f"walk {part}")
             running.apply({name: tensor[None] for name, tensor in found.items()})
         ends.append({name: tensor[0] for name, tensor in running.finish()[0].items()})
     start = flat(model[name] for name in trained)

@@ -9,8 +9,7 @@ from typing import Any
 from ..algorithms import PAPER_ALGORITHMS
 from ..errors import InputError
 from ..problems import Problem
-from ..runs import Comparison, Job, compare, load_problem, parse, plan, read_comparison
-from ..runs.comparison import Watch
+from ..runs import Comparison, Job, Watch, compare, load_problem, parse, plan, read_comparison
 
 #: A baseline → what the paper's authors ran under its name, which was something else; see docs/algorithms.md.
 AS_PUBLISHED = {name: f"{name}-as-published" for name in ("ditto", "cobo", "wga-bc", "apfl")}

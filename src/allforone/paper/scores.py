@@ -2,7 +2,6 @@
 
 import copy
 import json
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from ..fleet import FLEETS
 from ..problems import Client, Problem
 from ..problems.data import Finite
 from ..runs import Comparison, Folder, load_problem, parse, read_run
+from ..runs.durable import write_text
 from ..runs.history import finite
 
 #: Of every client, by name: the loss and the problem's metrics; None where one is not known.
@@ -79,10 +79,8 @@ def train_scores(path: Path) -> Values:
         fleet = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size)
         found = fleet.evaluate(folder.models(), fleet.begin(0, range(0)))
         values = {"loss": found.loss, **found.metrics}
-        unfinished = kept.with_name("train.json.unfinished")
-        unfinished.write_text(json.dumps({name: finite(tensor) for name, tensor in values.items()}))
-        os.replace(unfinished, kept)
-    scored: Values = json.loads(kept.read_text())
+        write_text(kept, json.dumps({name: finite(tensor) for name, tensor in values.items()}))
+    scored: Values = json.loads(kept.read_bytes())
     return scored
 
 

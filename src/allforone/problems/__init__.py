@@ -1,9 +1,10 @@
 """What is learned. One file per problem."""
 
 from ..catalogue import PROBLEMS
-from .base import Client, Loss, Problem, Settings, Task, hold_out, unheld
+from .base import Loss, Problem, Settings, Task, hold_out
 from .check import check
 from .cifar10 import cifar10
+from .client import Client, unheld
 from .digits import digits
 from .heart_disease import heart_disease
 from .ixi import ixi

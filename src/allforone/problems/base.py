@@ -1,4 +1,4 @@
-"""What is learned: the clients and their data, the model, the loss, and the settings that go with them."""
+"""What is learned: the model, the loss, the settings that go with them, and whose data they are trained on."""
 
 import copy
 import math
@@ -10,84 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ..errors import InputError, blaming
-from .data import Augment, Finite, Population, Stream, Transform, draw, fingerprint, generator, seeded
+from ..errors import InputError, blaming, short
+from .calling import called
+from .client import LEAST_HELD, Client, listed, unheld
+from .data import Finite, draw, generator, seeded
 from .metrics import Metric, named
+from .tree import Tree
 
-Loss = Callable[[Tensor, Tensor], Tensor]  #: (output, target) → scalar, a mean over the batch
-
-#: Samples below which nothing can be told from held-out data.
-LEAST_HELD = 5
-
-
-class Client:
-    """One party: what it trains on, what it is judged on, and, where it is known, the cluster it belongs to.
-
-    Args:
-        train: a pair of tensors (inputs, targets), any torch Dataset with a length, or a stream.
-        test: likewise, or a distribution whose expected loss is known.
-        cluster: its true cluster, where that is known; only the oracle uses it.
-        name: what tables and pages call it, by default its number.
-        transform: maps the inputs of every batch, after `augment`.
-        augment: maps the inputs of training batches, by a generator that depends on the batch alone.
-
-    Example:
-        >>> import torch, allforone as afo
-        >>> inputs, targets = torch.randn(49, 3), torch.randn(49, 1)
-        >>> client = afo.Client((inputs[:40], targets[:40]), (inputs[40:], targets[40:]), name="Geneva")
-        >>> client.size, len(client.test)
-        (40, 9)
-    """
-
-    def __init__(
-        self,
-        train: Any,
-        test: Any,
-        *,
-        cluster: int | None = None,
-        name: str | None = None,
-        transform: Transform | None = None,
-        augment: Augment | None = None,
-    ) -> None:
-        self.train: Finite | Stream = train if isinstance(train, Stream) else Finite(train, transform, augment)
-        self.test: Finite | Population = test if isinstance(test, Population) else Finite(test, transform)
-        self.cluster, self.name = cluster, name
-        self.held: Finite | None = None  #: of its training data, what is kept to judge collaboration by: `hold_out`
-
-    @property
-    def size(self) -> int:
-        """Samples to train on; a stream counts as one, so that streams weigh the same."""
-        return len(self.train) if isinstance(self.train, Finite) else 1
-
-    @property
-    def is_stream(self) -> bool:
-        return not isinstance(self.train, Finite)
-
-    @property
-    def is_transformed(self) -> bool:
-        """Whether its training batches are made from tensors by functions."""
-        data = self.train
-        return isinstance(data, Finite) and data.tensors is not None and bool(data.transform or data.augment)
-
-    def hold_out(self, share: float, generator: torch.Generator) -> "Client":
-        """The same client with a share of its training data held out. A stream needs none: its next batch is new. Who
-        has too little data for that stays as it is."""
-        count = round(share * self.size)
-        if not isinstance(self.train, Finite) or count < LEAST_HELD:
-            return self
-        order = torch.randperm(len(self.train), generator=generator)
-        client = copy.copy(self)
-        client.held, client.train = self.train.part(order[:count], augmented=False), self.train.part(order[count:])
-        return client
-
-    @property
-    def fingerprint(self) -> str:
-        """A short text that changes when its data do."""
-        return fingerprint(self.train, self.test)
-
-    def batch(self, size: int) -> int:
-        """How large its batches are when `size` is asked for."""
-        return min(size, len(self.train)) if isinstance(self.train, Finite) else size
+Loss = Callable[[Tree, Tree], Tensor]  #: (output, target) → scalar, a mean over the batch
 
 
 @dataclass(frozen=True)
@@ -101,6 +31,7 @@ class Settings:
         estimation: samples per client and round from which the paper's estimator reads similarity.
         optimizer: name and options of one of torch.optim.
         scheduler: name and options of one of torch.optim.lr_scheduler, which takes one step per round.
+        clip: the norm to which each client shortens every gradient that it answers with, before it is weighted.
 
     Example:
         >>> import allforone as afo
@@ -114,15 +45,25 @@ class Settings:
     estimation: int = 512
     optimizer: dict[str, Any] = field(default_factory=lambda: {"name": "SGD", "lr": 0.1})
     scheduler: dict[str, Any] | None = None
+    clip: float | None = None
 
     def __post_init__(self) -> None:
+        if self.clip is not None and not (_is_number(self.clip) and 0 < self.clip < math.inf):
+            raise InputError(f"settings: clip is {self.clip!r}: must be a number above 0")
         for name in ("rounds", "inner", "batch_size", "estimation"):
             value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InputError(f"settings: {name} is {value!r}: must be a whole number, at least 1")
         for what, choice in (("optimizer", self.optimizer), ("scheduler", self.scheduler)):
-            if choice is not None and "name" not in choice:
+            if choice is None:
+                continue
+            if not isinstance(choice, Mapping) or "name" not in choice:
                 raise InputError(f"settings: the {what} has no name: write {{'name': …, …}}")
+            for key, value in choice.items():
+                if not _is_plain(key) or not _is_plain(value):
+                    raise InputError(
+                        f"settings: {key} of the {what} is {short(value)}: give numbers, texts or lists of them"
+                    )
 
 
 @dataclass(frozen=True)
@@ -156,6 +97,11 @@ class Task:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "metrics", named(self.metrics))
+        if not isinstance(self.name, str):
+            raise InputError(f"the name of the task is {short(self.name)}: give a text")
+        beta = self.smoothness
+        if beta is not None and not (_is_number(beta) and 0 < beta < math.inf):
+            raise InputError(f"smoothness is {short(beta)}: must be a number above 0")
 
     def initial_model(self, seed: int) -> nn.Module:
         """The model to start from: the module given, or the one that the function makes under this seed."""
@@ -176,7 +122,8 @@ class Problem(Task):
     """A task together with the data of all its clients, as one owner of them has it.
 
     Args:
-        clients: one `afo.Client` for each party. The others are those of `afo.Task`.
+        clients: one `afo.Client` for each party, or a dict of names to
+            those or to (train, test). The others are those of `afo.Task`.
 
     Example:
         >>> import torch, allforone as afo
@@ -190,6 +137,10 @@ class Problem(Task):
 
     clients: Sequence[Client] = field(kw_only=True)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "clients", listed(self.clients))
+
     def initial_model(self, seed: int) -> nn.Module:
         """The model to start from; lazy layers take their shapes from the first client's data, and draw by the seed."""
         module = super().initial_model(seed)
@@ -201,7 +152,7 @@ class Problem(Task):
             seeded(generator(seed, "lazy layers")),
             blaming("client 0: the model's lazy layers cannot be made on its train data"),
         ):
-            shaped.eval()(draw(self.clients[0].train, 2, seed=0, client=0, step=0, purpose="check")[0])
+            called(shaped.eval(), draw(self.clients[0].train, 2, seed=0, client=0, step=0, purpose="check")[0])
         for layer, given in zip(shaped.modules(), module.modules(), strict=True):
             layer.training = given.training
         return shaped
@@ -218,6 +169,26 @@ class Problem(Task):
         return None if None in found else found  # type: ignore[return-value]
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a config file can hold it."""
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def loader_size(clients: Sequence[Client], given: int | None) -> int:
+    """Samples of a batch as the clients' DataLoaders say, if nothing else is given; else the default."""
+    sizes = {client.train.batch_size for client in clients if isinstance(client.train, Finite)} - {None}
+    if given is None and len(sizes) > 1:
+        told = ", ".join(map(str, sorted(filter(None, sizes))))
+        raise InputError(f"the clients' DataLoaders have batches of {told}: say which by batch_size=…")
+    return next(filter(None, sizes), Settings.batch_size) if given is None else Settings.batch_size
+
+
 def hold_out(problem: Problem, share: float, seed: int) -> Problem:
     """The same problem with a share of every client's finite training data held out, of those who have enough."""
     clients = [client.hold_out(share, generator(seed, k, "held out")) for k, client in enumerate(problem.clients)]
@@ -228,8 +199,3 @@ def hold_out(problem: Problem, share: float, seed: int) -> Problem:
             f"all, of which {share:.0%} are to be held out: the guard needs at least {math.ceil(LEAST_HELD / share)}"
         )
     return replace(problem, clients=clients)
-
-
-def unheld(clients: Sequence[Client]) -> list[int]:
-    """Who has no new data to be judged by: nothing held out, and no stream."""
-    return [k for k, client in enumerate(clients) if client.held is None and not client.is_stream]

@@ -8,9 +8,11 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, blaming, within
+from ..errors import InputError, blaming, called, within
+from . import calling
 from .base import Problem, Task
 from .data import Batch, Finite, Population, draw, first_not_finite
+from .tree import clone, kind, named
 
 #: Samples of which any loss is defined.
 ENOUGH = 64
@@ -27,15 +29,15 @@ def check(problem: Problem, model: nn.Module) -> None:
     first: Batch | None = None
     proven: Ranges = {}
     for number, client in enumerate(problem.clients):
-        where = f"client {number}" + (f" ({client.name})" if client.name else "")
+        where = called(number, client.name)
         for part, data in (("train", client.train), ("test", client.test)):
-            if isinstance(data, Population):
+            if data is None or isinstance(data, Population):
                 continue
             with within(f"{where}, {part} data"), _judged(model):
                 if isinstance(data, Finite):
                     _check_values(data)
                 batch = draw(data, 2, seed=0, client=number, step=0, purpose="check")
-                _check_same_kind(batch, first or batch)
+                _check_samekind(batch, first or batch, isinstance(data, Finite) and data.ragged)
                 output, loss = _check_loss(problem, model, batch)
                 if part == "train" and not loss.isfinite():  # two samples may be too few, as of a Cox loss
                     enough = draw(data, ENOUGH, seed=0, client=number, step=0, purpose="check")
@@ -44,7 +46,9 @@ def check(problem: Problem, model: nn.Module) -> None:
                         raise InputError(
                             f"the loss of the initial model is {loss.item()}; check the data and the model"
                         )
-                if first is None and isinstance(output, Tensor):
+                if first is None:
+                    _check_gradient(problem, model, batch)
+                if first is None and isinstance(output, Tensor) and isinstance(batch[1], Tensor):
                     _check_mean(problem, output, batch[1])
                     _check_pairs(problem, output, batch[1])
                 first = first or batch
@@ -55,14 +59,16 @@ def check(problem: Problem, model: nn.Module) -> None:
 def _check_values(data: Finite) -> None:
     if len(data) == 0:
         raise InputError("no samples; give it some or leave this client out")
-    for what, tensor in zip(("inputs", "targets"), data.tensors or (), strict=False):
-        if (sample := first_not_finite(tensor)) is not None:
-            raise InputError(f"NaN or infinity in the {what} at sample {sample}; fill or drop such samples")
+    for what, tree in zip(("the inputs", "the targets"), data.tensors or (), strict=False):
+        for name, tensor in named(tree, what):
+            if (sample := first_not_finite(tensor)) is not None:
+                raise InputError(f"NaN or infinity in {name} at sample {sample}; fill or drop such samples")
 
 
 def _check_extremes(task: Task, model: nn.Module, data: Finite, proven: Ranges) -> None:
     """Labels, and numbers of words, are out of range at their ends; what an earlier client has is `proven`."""
-    for what, tensor in zip(("input up to", "target"), data.tensors or (), strict=False):
+    sides = zip(("input", "target"), (" up to", ""), data.tensors or (), strict=False)
+    for what, tensor in ((name + more, t) for side, more, tree in sides for name, t in named(tree, side)):
         if tensor.dtype not in (torch.int64, torch.int32) or tensor.numel() == 0:
             continue
         flat = tensor.reshape(len(tensor), -1)
@@ -75,11 +81,12 @@ def _check_extremes(task: Task, model: nn.Module, data: Finite, proven: Ranges) 
         proven[what] = min(least, lowest), max(most, highest)
 
 
-def _check_same_kind(batch: Batch, first: Batch) -> None:
-    for what, ours, theirs in zip(("inputs", "targets"), batch, first, strict=True):
-        if ours.shape[1:] != theirs.shape[1:] or ours.dtype != theirs.dtype:
+def _check_samekind(batch: Batch, first: Batch, ragged: bool) -> None:
+    for what, *both in zip(("inputs", "targets"), batch, first, strict=True):
+        ours, theirs = (kind(tree, sizes=not ragged) for tree in both)
+        if ours != theirs:
             raise InputError(
-                f"its {what} are {_kind(ours)} each, client 0's are {_kind(theirs)}: "
+                f"its {what} are {ours} each, client 0's are {theirs}: "
                 "all clients must have tensors of the same shape and dtype"
             )
 
@@ -95,13 +102,28 @@ def _check_loss(task: Task, model: nn.Module, batch: Batch) -> tuple[Tensor, Ten
         # mse_loss only warns when shapes are broadcast, and then learns nonsense
         warnings.filterwarnings("error", message=".*target size.*")
         with blaming(
-            f"loss(model(inputs), targets) fails with inputs {_kind(inputs)} and targets {_kind(targets)}", remedy
+            f"loss(model(inputs), targets) fails with inputs {kind(inputs)} and targets {kind(targets)}", remedy
         ):
-            output = model(inputs.clone())
+            output = calling.called(model, clone(inputs))
             loss = task.loss(output, targets)
     if not isinstance(loss, Tensor) or loss.dim() != 0:
         raise InputError("the loss must be a scalar tensor, a mean over the batch: reduce it by .mean()")
+    if not loss.is_floating_point():
+        raise InputError(f"the loss is {str(loss.dtype).removeprefix('torch.')}: it must be a real number, as float32")
+    if loss.is_sparse or loss.is_meta:
+        raise InputError("the loss is a sparse or meta tensor: it must be an ordinary one")
     return output, loss
+
+
+def _check_gradient(task: Task, model: nn.Module, batch: Batch) -> None:
+    """Refuse a loss that does not depend on the model."""
+    with torch.enable_grad():
+        _, loss = _check_loss(task, model, batch)
+        if not loss.requires_grad:
+            raise InputError(
+                "the loss does not depend on the model's parameters: it is detached from them; leave out .detach() "
+                "and .item()"
+            )
 
 
 def _check_mean(task: Task, output: Tensor, targets: Tensor) -> None:
@@ -124,8 +146,8 @@ def _check_pairs(task: Task, output: Tensor, targets: Tensor) -> None:
     one, other = _loss(task, ours, theirs), _loss(task, ours, theirs.flip(0))
     if math.isclose(one, other, rel_tol=1e-5):
         raise InputError(
-            f"the loss compares every output with every target, since outputs are {_kind(output)} each and targets "
-            f"{_kind(targets)}: give the targets the outputs' shape, as by targets.reshape({[-1, *output.shape[1:]]})"
+            f"the loss compares every output with every target, since outputs are {kind(output)} each and targets "
+            f"{kind(targets)}: give the targets the outputs' shape, as by targets.reshape({[-1, *output.shape[1:]]})"
         )
 
 
@@ -148,7 +170,3 @@ def _judged(model: nn.Module) -> Iterator[None]:
     finally:
         for module, mode in modes:
             module.training = mode
-
-
-def _kind(tensor: Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape[1:])}"

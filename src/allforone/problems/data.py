@@ -6,21 +6,25 @@ as an uninterrupted one, and so does every fleet.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, Subset, TensorDataset, default_collate
+from torch.utils.data import Subset, default_collate
 
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, within
+from .reading import Batch as Batch
+from .reading import Collate, pair, plain, read, samples
+from .shuffle import generator as generator
+from .shuffle import shuffled
+from .tree import Tree, leaves, length, mapped, named, rows, stacked
 
-Batch = tuple[Tensor, Tensor]
-Transform = Callable[[Tensor], Tensor]  #: of the inputs of a batch, always: bytes to normalised numbers
-Augment = Callable[[Tensor, torch.Generator], Tensor]  #: of the raw inputs of a batch that is trained on
+Transform = Callable[[Tree], Tree]  #: of the inputs of a batch, always: bytes to normalised numbers
+Augment = Callable[[Tree, torch.Generator], Tree]  #: of the raw inputs of a batch that is trained on
 
 #: Samples by which a data set that is not in memory is known again.
 PROBED = 8
@@ -43,50 +47,50 @@ class Population(Protocol):
 
 
 class Finite:
-    """A data set of known size: a pair of tensors, or any map-style torch Dataset, read item by item."""
+    """A data set of known size: in memory, or items that are read one by one and made a batch of by `collate`."""
 
-    def __init__(self, source: Any, transform: Transform | None = None, augment: Augment | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        transform: Transform | None = None,
+        augment: Augment | None = None,
+        collate: Collate | None = None,
+    ) -> None:
         self.transform, self.augment = transform, augment
-        if isinstance(source, TensorDataset):
-            source = source.tensors
-        if isinstance(source, Sequence) and len(source) == 2 and all(isinstance(t, Tensor) for t in source):
-            inputs, targets = source
-            if inputs.dim() == 0 or targets.dim() == 0:
-                raise InputError("the inputs and targets must have a first dimension, over the samples")
-            if len(inputs) != len(targets):
-                raise InputError(f"{len(inputs)} inputs but {len(targets)} targets: give one target for each input")
-            self.tensors: Batch | None = (inputs, targets)
-            self.size = len(inputs)
-        elif isinstance(source, Dataset) and hasattr(source, "__len__"):
-            self.tensors, self.items, self.size = None, source, len(source)
-        else:
-            raise InputError(
-                f"cannot read data from {type(source).__name__}: give a pair of tensors (inputs, targets), "
-                "a torch Dataset with a length, or an object with draw(size, generator)"
-            )
+        found = read(source, collate)
+        self.tensors, self.collate, self.batch_size = found.tensors, found.collate, found.batch_size
+        if found.items is not None:
+            self.items = found.items
+        self.size = len(self.items) if self.tensors is None else samples(self.tensors)
 
     def __len__(self) -> int:
         return self.size
 
+    @property
+    def ragged(self) -> bool:
+        """Whether batches may differ in shape, as where `collate` pads to the longest of each."""
+        return self.collate is not None
+
     def part(self, indices: Tensor, augmented: bool = True) -> "Finite":
         """The samples at these places, as a data set of its own."""
-        source = (
-            Subset(self.items, indices.tolist())
-            if self.tensors is None
-            else tuple(tensor[indices] for tensor in self.tensors)
-        )
-        return Finite(source, self.transform, self.augment if augmented else None)
+        items: Any = self.items if self.tensors is None else None
+        source = rows(self.tensors, indices) if items is None else Subset(items, indices.tolist())
+        part = Finite(source, self.transform, self.augment if augmented else None, self.collate)
+        part.batch_size = self.batch_size
+        return part
 
     def take(self, indices: Tensor, generator: torch.Generator | None = None) -> Batch:
         """The samples at these places; with a generator, augmented by it."""
         if self.tensors is not None:
-            inputs, targets = (tensor[indices] for tensor in self.tensors)
+            inputs, targets = rows(self.tensors, indices)
         else:
             with seeded(generator):
                 inputs, targets = self._read(indices.tolist())
         if self.augment and generator:
-            inputs = self.augment(inputs, generator)
-        return (self.transform(inputs) if self.transform else inputs), targets
+            inputs = _changed("augment", partial(self.augment, inputs, generator), length(targets))
+        if self.transform:
+            inputs = _changed("transform", partial(self.transform, inputs), length(targets))
+        return inputs, targets
 
     def _read(self, indices: list[int]) -> Batch:
         """These items of a Dataset, of which nothing is known before they are read."""
@@ -94,16 +98,18 @@ class Finite:
         for i in indices:
             with blaming(f"{self._called(i)} cannot be read", "Mend it or leave it out"):
                 items.append(self.items[i])
-        remedy = "every item must be a pair (input, target) of tensors or numbers, alike in shape"
-        with blaming(f"a batch of items of {type(self.items).__name__} cannot be made", remedy):
-            inputs, targets = default_collate(items)
-            if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
-                raise TypeError(f"items of {type(inputs).__name__} and {type(targets).__name__}")
-        for what, tensor in (("input", inputs), ("target", targets)):
-            if (bad := first_not_finite(tensor)) is not None:
-                called = self._called(indices[bad])
-                raise InputError(f"{called} has NaN or infinity in its {what}; fill it or leave the item out")
-        return inputs, targets
+        remedy = "items must be pairs (input, target) of tensors or numbers, alike in shape; or give collate=…"
+        what = f"a batch of items of {self._called(0).rpartition(' ')[2]} cannot be made"
+        with within(what), blaming(what="collating fails", remedy=remedy):
+            batch = pair(plain((self.collate or default_collate)(items)))
+            if (count := samples(batch)) != len(items):
+                raise InputError(f"{len(items)} items became {count} samples: give one of each for each item")
+        for side, tree in zip(("input", "target"), batch, strict=True):
+            for name, tensor in named(tree, side):
+                if (bad := first_not_finite(tensor)) is not None:
+                    called = self._called(indices[bad])
+                    raise InputError(f"{called} has NaN or infinity in its {name}; fill it or leave the item out")
+        return batch
 
     def _called(self, place: int) -> str:
         """An item as the user's own data set numbers it."""
@@ -113,6 +119,27 @@ class Finite:
         return f"item {place} of {type(items).__name__}"
 
 
+def _changed(what: str, function: Callable[[], Any], count: int) -> Tree:
+    """What the user's own function makes of a batch's inputs."""
+    with blaming(f"{what} fails"):
+        made = function()
+    with within(f"{what} gives {type(made).__name__}"):
+        if any(tensor.dim() == 0 or len(tensor) != count for tensor in leaves(made)):
+            raise InputError(f"it must return the {count} inputs of the batch, samples first")
+    return made
+
+
+def _streamed(stream: Stream, size: int, source: torch.Generator) -> Batch:
+    """What the user's own stream draws."""
+    with blaming(f"{type(stream).__name__}.draw fails"):
+        made = stream.draw(size, source)
+    with within(f"{type(stream).__name__}.draw gives {type(made).__name__}"):
+        batch = pair(plain(made))
+        if (count := samples(batch)) != size:
+            raise InputError(f"{count} samples: it must have the {size} that were asked for")
+    return batch
+
+
 def first_not_finite(tensor: Tensor) -> int | None:
     """The first sample with NaN or infinity."""
     if not tensor.is_floating_point() or tensor.isfinite().all():
@@ -120,26 +147,21 @@ def first_not_finite(tensor: Tensor) -> int | None:
     return int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
 
 
-def generator(*name: int | str) -> torch.Generator:
-    """A random generator that depends on its name alone."""
-    digest = hashlib.blake2b(repr(name).encode(), digest_size=8).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-
-
 def fingerprint(*data: object) -> str:
     """A short text that changes when the data do: of tensors every byte counts, of what is transformed, read item by
     item or drawn from a stream the first few samples."""
     digest = hashlib.blake2b(digest_size=8)
     for part in data:
-        tensors: tuple[Tensor, ...] = ()
+        batches: list[Batch] = []
         if isinstance(part, Finite):
             digest.update(str(len(part)).encode())
-            tensors = part.tensors or ()
+            if part.tensors is not None:
+                batches.append(part.tensors)
             if part.tensors is None or part.transform or part.augment:
-                tensors += part.take(torch.arange(min(len(part), PROBED)), generator("fingerprint"))
+                batches.append(part.take(torch.arange(min(len(part), PROBED)), generator("fingerprint")))
         elif isinstance(part, Stream):
-            tensors = part.draw(PROBED, generator("fingerprint"))
-        for tensor in tensors:
+            batches.append(_streamed(part, PROBED, generator("fingerprint")))
+        for tensor in leaves(batches):
             digest.update(f"{tensor.dtype} {list(tensor.shape)}".encode())
             digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
@@ -163,13 +185,6 @@ def seeded(source: torch.Generator | None) -> Iterator[None]:
             np.random.set_state(before[1])
 
 
-@lru_cache(maxsize=1024)
-def _permutation(size: int, *name: int | str) -> Tensor:
-    """An epoch's order, remembered while it is used: at most 1,024 of them, each in as few bytes as will do."""
-    order = torch.randperm(size, generator=generator(*name))
-    return order.to(torch.int32) if size < 2**31 else order
-
-
 def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int, purpose: str) -> Batch:
     """The batch of `client` at `step`, for `purpose`.
 
@@ -177,19 +192,19 @@ def draw(data: Finite | Stream, size: int, *, seed: int, client: int, step: int,
     of the endless row of permutations, so that every sample is seen once per epoch and all batches are equally large.
     """
     if not isinstance(data, Finite):
-        return data.draw(size, generator(seed, client, step, purpose))
+        return _streamed(data, size, generator(seed, client, step, purpose))
     draws = data.augment or data.tensors is None  # a Dataset may draw too
     source = generator(seed, client, step, purpose, "augment") if draws else None
     return data.take(places(len(data), size, range(step, step + 1), seed, client, purpose), source)
 
 
 def draw_many(data: Finite | Stream, size: int, *, seed: int, client: int, steps: range, purpose: str) -> Batch:
-    """The batches of many steps: [steps, size, …]."""
+    """The batches of many steps, alike in shape: [steps, size, …]."""
     if isinstance(data, Finite) and data.tensors is not None and not data.augment and not data.transform:
-        inputs, targets = data.take(places(len(data), size, steps, seed, client, purpose))
-        return inputs.unflatten(0, (len(steps), -1)), targets.unflatten(0, (len(steps), -1))
+        batch = data.take(places(len(data), size, steps, seed, client, purpose))
+        return mapped(lambda tensor: tensor.unflatten(0, (len(steps), -1)), batch)  # type: ignore[no-any-return]
     batches = [draw(data, size, seed=seed, client=client, step=step, purpose=purpose) for step in steps]
-    return torch.stack([inputs for inputs, _ in batches]), torch.stack([targets for _, targets in batches])
+    return stacked(batches)  # type: ignore[no-any-return]
 
 
 def places(length: int, size: int, steps: range, seed: int, client: int, purpose: str) -> Tensor:
@@ -197,6 +212,8 @@ def places(length: int, size: int, steps: range, seed: int, client: int, purpose
     size = min(size, length)
     first, stop = steps.start * size, steps.stop * size
     epochs = range(first // length, (stop - 1) // length + 1)
-    row = torch.cat([_permutation(length, seed, client, purpose, epoch) for epoch in epochs])
-    start = first - epochs.start * length
-    return row[start : start + stop - first]
+    found = []
+    for epoch in epochs:
+        start, end = max(first - epoch * length, 0), min(stop - epoch * length, length)
+        found.append(shuffled(torch.arange(start, end), length, seed, client, purpose, epoch))
+    return torch.cat(found)

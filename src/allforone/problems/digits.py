@@ -7,9 +7,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from ..errors import InputError, short
 from .base import Problem, Settings
 from .images import deal
 from .metrics import accuracy
+
+#: Units of the hidden layer.
+MOST_HIDDEN = 100_000
 
 
 def digits(
@@ -38,6 +42,10 @@ def digits(
         >>> len(afo.digits(clients=5).clients)
         5
     """
+    if not 1 <= hidden <= MOST_HIDDEN:
+        raise InputError(
+            f"hidden is {short(hidden)}: must be between 1 and {MOST_HIDDEN}, for each client has a network"
+        )
     from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
 
     images, labels = load_digits(return_X_y=True)

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import sources
-from .base import Client, Problem, Settings
+from .base import Problem, Settings
+from .client import Client
 from .metrics import Metric
 
 CENTRES = {"cleveland": "Cleveland", "hungarian": "Hungary", "switzerland": "Switzerland", "va": "VA Long Beach"}
@@ -94,7 +95,7 @@ def read_centre(name: str) -> tuple[np.ndarray, np.ndarray]:
     if not path.is_file():
         raise sources.missing("heart-disease", file)
     rows = []
-    with path.open(newline="", errors="replace") as lines:
+    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(csv.reader(lines), 1):
             if not line:
                 continue

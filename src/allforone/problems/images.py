@@ -6,9 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..errors import InputError
+from ..errors import InputError, short
 from . import splits
-from .base import Client
+from .client import Client
 from .data import Augment
 
 SPLITS = {"cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.dirichlet, "shards": splits.shards}
@@ -27,6 +27,8 @@ def deal(
     augment: Augment | None = None,
 ) -> list[Client]:
     """Deal a pool to clients by its labels, then split each client's part into training and test."""
+    if not 1 <= clients <= len(labels):
+        raise InputError(f"clients is {short(clients)}: must be between 1 and {len(labels)}, the number of samples")
     if not 0 < test_share < 1:
         raise InputError(f"test_share is {test_share}: must be between 0 and 1")
     if samples_per_client is not None and samples_per_client < 2:

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 
 from ..errors import InputError
 from . import sources
-from .base import Client, Problem, Settings
+from .base import Problem, Settings
+from .client import Client
 from .metrics import Metric
 
 CENTRES = ("Guys", "HH", "IOP")
@@ -53,6 +54,10 @@ def dice_loss(output: Tensor, target: Tensor) -> Tensor:
     truth = torch.stack([target == 0, target == 1], 1).to(chance.dtype)
     both = (chance * truth).sum(space)
     return 1 - (2 * both / (chance.sum(space) + truth.sum(space) + 1e-9)).mean()
+
+
+#: Of one unpacked volume, with room to spare: those of the set have less than a million.
+MOST_BYTES = 2**26
 
 
 class Convolution(nn.Sequential):
@@ -137,7 +142,7 @@ def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:
     subjects = {name.removesuffix("_image.nii.gz") for name in files if name.endswith("_image.nii.gz")}
     by_number = {int(subject[3:6]): subject for subject in subjects if subject[3:6].isdigit()}
     rows = []
-    with path.open(newline="") as lines:
+    with path.open(newline="", encoding="utf-8") as lines:
         for row in csv.DictReader(lines):
             try:
                 who, where, split = row["Patient ID"], row["Manufacturer"], row["Split"]
@@ -167,6 +172,13 @@ def _volumes(subjects: list[str], files: dict[str, Read], on_read: Callable[[], 
     return torch.stack(images), torch.stack(masks)
 
 
+def _unpacked(content: bytes) -> bytes:
+    found = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
+    if len(found) > MOST_BYTES:
+        raise ValueError(f"more than {MOST_BYTES} bytes when unpacked")
+    return found
+
+
 def _volume(name: str, files: dict[str, Read]) -> Tensor:
     try:
         import nibabel
@@ -175,7 +187,7 @@ def _volume(name: str, files: dict[str, Read]) -> Tensor:
     if name not in files:
         raise sources.missing("ixi", name)
     try:
-        image = nibabel.Nifti1Image.from_bytes(gzip.GzipFile(fileobj=io.BytesIO(files[name]())).read())
+        image = nibabel.Nifti1Image.from_bytes(_unpacked(files[name]()))
         return torch.from_numpy(np.asarray(image.dataobj, dtype=np.float32))
     except Exception as error:
         raise sources.damaged("ixi", sources.folder("ixi") / name, f"a NIfTI volume ({error})") from error

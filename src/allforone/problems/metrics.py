@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..errors import InputError
+from .tree import Tree, leaves
 
 #: The columns that every metrics.csv has of itself, so that no metric may take their names.
 RESERVED = (
     *("round", "client", "loss", "excess_loss", "weight_sum", "collaborators", "step_scale", "present", "samples"),
-    *("seconds", "refused", "messages", "bytes", "gain", "gain_margin", "alone"),
+    *("seconds", "refused", "messages", "bytes", "gain", "gain_margin", "alone", "held_out"),
 )
 
 
@@ -32,7 +33,7 @@ class Metric:
         0.25
     """
 
-    function: Callable[[Tensor, Tensor], Tensor | float]
+    function: Callable[[Tree, Tree], Tensor | float]
     lower_is_better: bool = False
     percent: bool = False
     digits: int | None = None
@@ -41,11 +42,11 @@ class Metric:
         if self.digits is None:
             object.__setattr__(self, "digits", 1 if self.percent else 3)
 
-    def __call__(self, output: Tensor, target: Tensor) -> float:
+    def __call__(self, output: Tree, target: Tree) -> float:
         return float(self.function(output, target))
 
 
-def named(metrics: Mapping[str, Metric | Callable[[Tensor, Tensor], Tensor | float]]) -> dict[str, Metric]:
+def named(metrics: Mapping[str, Metric | Callable[[Tree, Tree], Tensor | float]]) -> dict[str, Metric]:
     """The same metrics, of which plain functions are made metrics where higher is better."""
     found = {}
     for name, metric in metrics.items():
@@ -58,9 +59,9 @@ def named(metrics: Mapping[str, Metric | Callable[[Tensor, Tensor], Tensor | flo
     return found
 
 
-def _share_right(output: Tensor, target: Tensor) -> Tensor:
-    return (output.argmax(1) == target).double().mean()
+def _share_right(output: Tree, target: Tensor) -> Tensor:
+    return (leaves(output)[0].argmax(1) == target).double().mean()
 
 
-#: The share of samples whose largest output is the target class.
+#: The share of samples whose largest output is the target class; of several outputs, the first tells.
 accuracy = Metric(_share_right, percent=True)

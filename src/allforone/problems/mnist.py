@@ -1,6 +1,7 @@
 """Mnist: 70,000 handwritten digits from the publisher's idx files, dealt to 20 clients; a small CNN."""
 
 import gzip
+import math
 import zlib
 from functools import partial
 from typing import Literal
@@ -15,6 +16,8 @@ from .base import Problem, Settings
 from .images import deal, normalise
 from .metrics import accuracy
 
+#: Of an unpacked file, with room to spare: the largest of the publisher's has 47 million.
+MOST_BYTES = 2**26
 MAGIC = {"images": 2051, "labels": 2049}
 
 
@@ -82,14 +85,17 @@ def read_idx(name: str, kind: Literal["images", "labels"]) -> Tensor:
     if not path.is_file():
         raise sources.missing("mnist", name)
     try:
-        content = gzip.decompress(path.read_bytes())
+        with gzip.open(path) as packed:
+            content = packed.read(MOST_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise sources.damaged("mnist", path, f"a whole gzip file ({error})") from error
+    if len(content) > MOST_BYTES:
+        raise sources.damaged("mnist", path, f"at most {MOST_BYTES} bytes when unpacked")
     dimensions = 3 if kind == "images" else 1
     header = np.frombuffer(content[: 4 * (1 + dimensions)], ">i4").tolist()
     if len(header) != 1 + dimensions or header[0] != MAGIC[kind]:
         raise sources.damaged("mnist", path, f"an idx file of {kind} that starts with {MAGIC[kind]}")
-    size = int(np.prod(header[1:]))
+    size = math.prod(header[1:])
     values = np.frombuffer(content, np.uint8, offset=4 * len(header))
     if len(values) != size:
         raise sources.damaged("mnist", path, f"{size} bytes of {kind}, found {len(values)}")

@@ -179,7 +179,7 @@ def _check(file: File, path: Path) -> Finding:
         if found != file.md5:
             return Finding(file.name, f"md5 {found}, expected {file.md5}", False)
         return Finding(file.name, "whole", True)
-    if path.suffix == ".zip":
+    if file.name.endswith(".zip"):
         try:
             with zipfile.ZipFile(path) as archive:
                 broken = archive.testzip()
@@ -208,24 +208,30 @@ def fetch(name: str, bar: Any = None) -> Path:
     for file, finding in zip(source(name).files, check(name), strict=True):
         if finding.fine:
             continue
+        unfinished = f"{file.name}.unfinished"
         try:
             place.mkdir(parents=True, exist_ok=True)
-            (place / file.name).unlink(missing_ok=True)
+            (place / unfinished).unlink(missing_ok=True)
             pooch.retrieve(
                 file.url,
                 f"md5:{file.md5}" if file.md5 else None,
-                file.name,
+                unfinished,
                 place,
                 downloader=pooch.HTTPDownloader(progressbar=bar, timeout=30),
             )
+            if not (found := _check(file, place / unfinished)).fine:
+                raise ValueError(found.state)
+            os.replace(place / unfinished, place / file.name)  # what was there is lost only now
         except ValueError as error:
             raise InputError(
                 f"{name}: what {file.url} sent is not {file.name}, whose md5 is {file.md5}: nothing was "
-                "kept; try again later or get the file from elsewhere"
+                "changed; try again later or get the file from elsewhere"
             ) from error
         except (requests.exceptions.RequestException, OSError) as error:
             raise InputError(
                 f"{name}: could not download {file.url} ({type(error).__name__}): download it by hand and "
                 f"put it at {place / file.name}"
             ) from error
+        finally:
+            (place / unfinished).unlink(missing_ok=True)
     return place

@@ -11,9 +11,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..errors import InputError
-from .base import Client, Problem, Settings
+from ..errors import InputError, short
+from .base import Problem, Settings
+from .client import Client
 from .data import Batch
+
+MOST_DIMENSIONS, MOST_CLIENTS = 4096, 100_000
 
 
 class LinearStream:
@@ -64,6 +67,11 @@ def synthetic(
         raise InputError(
             f"dimension {dimension}, clients {clients}, clusters {clusters}: "
             "each must be at least 1, and there cannot be more clusters than clients"
+        )
+    if dimension > MOST_DIMENSIONS or clients > MOST_CLIENTS:
+        raise InputError(
+            f"dimension {short(dimension)}, clients {short(clients)}: at most {MOST_DIMENSIONS} and {MOST_CLIENTS}, "
+            "for each client has a matrix of its own in memory"
         )
     if noise < 0 or spread < 0:
         raise InputError(f"noise {noise}, spread {spread}: must not be negative")

@@ -1,4 +1,4 @@
-"""Clusters in the weights of a crowd, found as the page finds those of few clients, and the weights between them."""
+"""Clusters in the weights, and the weights between them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,13 +6,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..runs.tables import Snapshot
+from ..errors import InputError
+from ..runs.tables import Snapshot, Tables
 from .curves import Array
 
 Labels = npt.NDArray[np.intp]
 
-#: A partner with less than this share of a client's own weight counts as none, as in clusters.js.
+#: A partner with less than this share of a client's own weight counts as none.
 LEAST_CLOSE = 0.05
+#: Rounds before, whose weights count too when clusters are found: those of one round alone are noisy.
+BEFORE = 4
 #: Blocks that a heat map or graph shows at most; smaller clusters are then put together.
 MOST_BLOCKS = 40
 
@@ -76,6 +79,34 @@ def find_clusters(weights: Any) -> Labels:
     for group in members[n : n + best]:  # later ones hold earlier ones
         joined[group] = min(group)
     return np.unique(joined, return_inverse=True)[1]
+
+
+def clusters_at(tables: Tables, place: int) -> Labels:
+    """[N], the clusters of a round, from it and the few before."""
+    return find_clusters(mean_weights([tables[at] for at in range(max(0, place - BEFORE), place + 1)]))
+
+
+def clusters_by_round(tables: Tables, places: Sequence[int]) -> Any:
+    """[rounds, N], the clusters of each of some rounds."""
+    return np.stack([clusters_at(tables, place) for place in places])
+
+
+def found_clusters(tables: Tables, names: Sequence[str | None], round: int | None = None) -> list[list[str]]:
+    """The clusters of a round, by default the last, each as the names of its members, or their numbers."""
+    if not len(tables):
+        raise InputError("no round is done yet")
+    labels = clusters_at(tables, place_of(tables.rounds, round))
+    called = [name or str(number) for number, name in enumerate(names)]
+    return [[called[k] for k in np.flatnonzero(labels == label)] for label in range(int(labels.max()) + 1)]
+
+
+def place_of(rounds: Sequence[int], round: int | None) -> int:
+    """Where a round stands among those recorded."""
+    if round is None:
+        return len(rounds) - 1
+    if round not in rounds:
+        raise InputError(f"round {round}: the run has rounds {rounds[0]} to {rounds[-1]}")
+    return list(rounds).index(round)
 
 
 class Blocks(NamedTuple):

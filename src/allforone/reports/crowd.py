@@ -9,11 +9,10 @@ from ..runs.tables import Snapshot
 from .clusters import Blocks, find_clusters, mean_weights, weights_of
 from .curves import Array
 from .packing import FINE, NOT_KNOWN, packed
+from .why import Rows, verdicts_of_pairs
 
 #: Partners of a client that the page holds of a round, beside itself: those with the largest weights.
 MOST_PARTNERS = 32
-#: Rounds before, over which clusters are found, as in collaboration.js.
-BEFORE = 4
 
 
 def shown_tables(names: Sequence[str]) -> list[str]:
@@ -24,21 +23,23 @@ def shown_tables(names: Sequence[str]) -> list[str]:
 def frame_bytes(shot: Snapshot, names: Sequence[str]) -> int:
     """Of one round of a crowd, before base64."""
     slots = len(shot.present) * _slots([shot])
-    return slots * (2 + sum(4 if name in FINE else 2 for name in shown_tables(names)))
+    return slots * (4 + sum(4 if name in FINE else 2 for name in shown_tables(names)))
 
 
-def crowd_frames(shots: Sequence[Snapshot], names: Sequence[str], truth: list[int] | None) -> dict[str, Any]:
+def crowd_frames(
+    shots: Sequence[Snapshot], names: Sequence[str], truth: list[int] | None, threshold: float | None = None
+) -> dict[str, Any]:
     """Clusters and blocks of some rounds; partners and tables are [rounds, N, slots], each client itself at slot 0."""
-    found = [find_clusters(mean_weights(shots[max(0, at - BEFORE) : at + 1])) for at in range(len(shots))]
     blocks = {"found": Blocks.of(find_clusters(mean_weights(shots)))}
     if truth is not None:
         blocks["truth"] = Blocks.of(truth)
     slots = _slots(shots)
     tables = [_strongest(shot, shown_tables(names), slots) for shot in shots]
+    verdicts = np.stack([_verdicts(shot, table, threshold) for shot, table in zip(shots, tables, strict=True)])
     return {
-        "found": packed(np.stack(found), top=NOT_KNOWN - 1),
+        "verdicts": packed(verdicts, top=NOT_KNOWN - 1),
         "blocks": {order: _shown(each, shots) for order, each in blocks.items()},
-        "partners": packed(np.stack([table.pop("partners") for table in tables]), top=NOT_KNOWN - 1),
+        "partners": packed(np.stack([table["partners"] for table in tables]), top=NOT_KNOWN - 1),
         "together": {} if "bias" not in names else _together(shots),
         **{
             name: packed(np.stack([table[name] for table in tables]), coarse=name not in FINE)
@@ -77,17 +78,35 @@ def _strongest(shot: Snapshot, names: Sequence[str], slots: int) -> dict[str, Ar
     return found
 
 
+def _verdicts(shot: Snapshot, table: dict[str, Array], threshold: float | None) -> Array:
+    """[N, slots], why each of the strongest partners is used or not."""
+    partners = table["partners"]
+    unknown = np.full(partners.shape, np.nan)
+    tables = {name: table.get(name, unknown) for name in ("weights", "similarity", "bias", "noise", "trust")}
+    here = shot.present.numpy()
+    there = np.where(np.isfinite(partners), here[np.nan_to_num(partners).astype(np.intp)], True).astype(bool)
+    own = np.zeros(partners.shape, dtype=bool)
+    own[:, 0] = True
+    given = _given(shot) if "bias" in table else None
+    return verdicts_of_pairs(Rows(**tables, own=own, here=here, there=there), threshold, given)
+
+
+def _given(shot: Snapshot) -> Array:
+    """[N], the weight that each client gave all others before trust cut it."""
+    i, k, w = weights_of(shot)
+    trust = np.nan_to_num(_values(shot, "trust"), nan=1.0)
+    asked = np.where((i != k) & (w > 0), w / np.where(trust > 0, trust, 1), 0)
+    return np.asarray(np.bincount(i, asked, len(shot.present)), dtype=np.float64)
+
+
 def _values(shot: Snapshot, name: str) -> Array:
     return shot.values[name].numpy().astype(float) if name in shot.values else np.full(len(shot.pairs), np.nan)
 
 
 def _together(shots: Sequence[Snapshot]) -> dict[str, Any]:
-    """Of each client, by all its partners: the noise that is left, and the weight given before trust cut it."""
-    left, given = [], []
+    """Of each client the noise that is left by all its partners."""
+    left = []
     for shot in shots:
-        n, (i, k, w) = len(shot.present), weights_of(shot)
-        trust = np.nan_to_num(_values(shot, "trust"), nan=1.0)
-        asked = np.where((i != k) & (w > 0), w / np.where(trust > 0, trust, 1), 0)
-        left.append(np.bincount(i, np.nan_to_num(w**2 * _values(shot, "noise")), n))
-        given.append(np.bincount(i, asked, n))
-    return {"left": packed(np.stack(left)), "given": packed(np.stack(given))}
+        i, _, w = weights_of(shot)
+        left.append(np.bincount(i, np.nan_to_num(w**2 * _values(shot, "noise")), len(shot.present)))
+    return {"left": packed(np.stack(left))}

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, blaming
 from ..problems import Problem
 from ..problems.data import Finite
 from .figures import RC
@@ -36,11 +36,12 @@ def draw_clients(problem: Problem, out: Path) -> Path:
             size = (max(4.0, 0.42 * len(names) + 1.5), max(2.4, 0.28 * classes + 1.0))
             figure = Figure(figsize=size, layout="constrained")
             axis = figure.subplots()
-            shown = axis.imshow(counts.T, cmap="cividis", aspect="auto", origin="lower")
+            shown = axis.imshow(counts.T.numpy(), cmap="cividis", aspect="auto", origin="lower")
             axis.set(xlabel="client", ylabel="label", xticks=range(len(names)), yticks=range(classes))
             axis.set_xticklabels(names, rotation=0 if len(names[0]) < 3 else 20)
             axis.grid(False)
             figure.colorbar(shown, label="training samples")
         out.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(out)
+        with blaming(f"{out}: cannot be drawn", "Give a path that ends in .png, .pdf or .svg"):
+            figure.savefig(out)
     return out

@@ -21,25 +21,26 @@ SCRIPTS = (
     "why.js",
     "client.js",
     "benefit.js",
+    "machines.js",
     "main.js",
 )
 
 
 def write_report(comparison: Comparison, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(page_json(comparison)))
+    path.write_text(page(page_json(comparison)), encoding="utf-8")
     return path
 
 
 def page(data: str, live: bool = False) -> str:
     """With `live` the page asks where it came from for newer numbers; else the browser is told to let it ask nobody."""
     part = files("allforone.reports").joinpath("explorer")
-    scripts = "\n".join(part.joinpath(name).read_text() for name in SCRIPTS)
+    scripts = "\n".join(part.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     return fill(
-        part.joinpath("page.html").read_text(),
+        part.joinpath("page.html").read_text(encoding="utf-8"),
         {
             "CONNECT": "'self'" if live else "'none'",
-            "STYLE": part.joinpath("style.css").read_text(),
+            "STYLE": part.joinpath("style.css").read_text(encoding="utf-8"),
             "DATA": data,
             "SCRIPTS": scripts,
         },

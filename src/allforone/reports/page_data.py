@@ -10,11 +10,15 @@ from ..runs import Comparison, FinishedRun, last_round, summarise, verdicts
 from ..runs.quantities import LEAST_EXCESS, Quantity
 from ..runs.tables import CROWD
 from . import style
+from .clusters import clusters_by_round
 from .comparison_table import cells
 from .cost import cost
 from .crowd import crowd_frames, frame_bytes
 from .curves import Array
-from .packing import FINE, packed
+from .gains import packed_gains, packed_guard
+from .machines import machines
+from .packing import FINE, NOT_KNOWN, packed
+from .why import rows_of, told_reasons, verdicts_of_pairs
 
 #: Frames of who listened to whom that a run has at most.
 MOST_FRAMES = 120
@@ -48,6 +52,9 @@ def page_data(comparison: Comparison) -> dict[str, Any]:
         "progress": {name: _progress(comparison, name, drawn) for name in names},
         "frames": _all_frames(comparison),
         "exchange": {name: _exchange(comparison, name) for name in names},
+        "machines": {name: [told for run in comparison.of(name) if (told := machines(run))] for name in names},
+        "gains": packed_gains(comparison, drawn),
+        "reasons": told_reasons(),
         "costs": {name: cost(comparison.of(name))._asdict() for name in names},
     }
 
@@ -184,9 +191,8 @@ def _bearable(shown: dict[str, list[FinishedRun]]) -> int:
     if any(len(run.tables[-1].present) > CROWD for run in changing):
         return MOST_BYTES_OF_A_CROWD // sum(frame_bytes(run.tables[-1], run.tables.names) for run in changing)
     size = sum(
-        run.tables[-1].present.numel() ** 2 * (4 if name in FINE else 2)
+        run.tables[-1].present.numel() ** 2 * (2 + sum(4 if name in FINE else 2 for name in run.tables.names))
         for run in changing
-        for name in run.tables.names
     )
     return MOST_BYTES // max(1, size)
 
@@ -198,18 +204,23 @@ def _constant(run: FinishedRun) -> bool:
 def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
     last, names, truth = len(run.tables) - 1, run.tables.names, _truth(run)
     many = [last] if most == 1 else sorted({round(j * last / (most - 1)) for j in range(most)})
-    shots = [run.tables[at] for at in ([last] if _constant(run) else many)]
+    places = [last] if _constant(run) else many
+    shots, threshold = [run.tables[at] for at in places], run.config.get("algorithm", {}).get("threshold")
     if len(shots[0].present) > CROWD:
-        tables = crowd_frames(shots, names, truth)
+        tables = crowd_frames(shots, names, truth, threshold)
     else:
         cubes = {name: np.stack([shot.dense(name).double().numpy() for shot in shots]) for name in names}
         tables = {name: packed(cube, coarse=name not in FINE) for name, cube in cubes.items()}
+        verdicts = np.stack([verdicts_of_pairs(rows_of(shot), threshold) for shot in shots])
+        tables["verdicts"] = packed(verdicts, top=NOT_KNOWN - 1)
+    tables["found"] = packed(clusters_by_round(run.tables, places), top=NOT_KNOWN - 1)
     return {
         "seed": run.seed,
         "truth": truth,
         "rounds": [shot.number for shot in shots],
         "liars": list(run.liars),
         "guard": _guard(run),
+        "guarded": packed_guard(run),
         "constant": len(shots) == 1 and last > 0 and _constant(run),
         "absent": [
             [at, client] for at, shot in enumerate(shots) for client in (~shot.present).nonzero().flatten().tolist()

@@ -2,13 +2,15 @@
 
 import json
 import time
+from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import Lock
+from threading import BoundedSemaphore, Lock
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..errors import InputError
+from ..errors import InputError, explained
 from ..runs import Folder, last_round, read_comparison, read_run
 from ..runs.folder import WEIGHTS
 from .page import page, page_json
@@ -17,9 +19,13 @@ from .page import page, page_json
 SECONDS = 2
 #: And so many times what making the numbers takes, so that watching a crowd leaves its run most of a core.
 PATIENCE = 3
+#: Seconds after which a connection on which nothing moves is closed.
+PATIENT = 10
+#: At once; a browser needs one or two.
+CONNECTIONS = 32
 WAITING = (
     '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="2"><title>allforone</title>'
-    '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …</p>'
+    '<p style="font-family:system-ui;margin:3rem">Waiting for the first round …<br><small>{}</small></p>'
 )
 
 
@@ -31,6 +37,7 @@ class Watched:
             raise InputError(f"{path}: no such folder; give one that `allforone run` or `compare` writes into")
         self.path, self.lock = path, Lock()
         self.version, self.numbers, self.taken = "", "", 0.0
+        self.trouble = ""  #: why there is nothing newer to show
 
     def now(self) -> tuple[str, str]:
         """A name for the state of the files, and the numbers; both empty before the first round."""
@@ -41,8 +48,9 @@ class Watched:
                 try:
                     self.numbers = page_json(read_comparison(self.path, unfinished=True), live=self._live(version))
                     self.version, self.taken = version, time.monotonic() - start
-                except InputError:
-                    pass  # nothing to show yet, or a file is just being written: the next question will see it whole
+                    self.trouble = ""
+                except InputError as error:  # nothing to show yet, or a file is just being written: ask again
+                    self.trouble = str(error)
             return self.version, self.numbers
 
     def _runs(self) -> list[Folder]:
@@ -67,28 +75,63 @@ class Watched:
         return {"version": version, "done": done, "said": said, "seconds": max(SECONDS, PATIENCE * self.taken)}
 
 
+class Server(ThreadingHTTPServer):
+    """A thread for each of a few connections; the others are closed."""
+
+    daemon_threads = True
+
+    def __init__(self, *given: Any) -> None:
+        self.free = BoundedSemaphore(CONNECTIONS)
+        super().__init__(*given)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self.free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Whoever asks and leaves before the answer is no news."""
+
+
 def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
     """Ready to serve; port 0 is any that is free."""
     watched, local = Watched(path), _is_loopback(host)
 
     class Handler(BaseHTTPRequestHandler):
+        timeout = PATIENT  # also with whoever begins a question and never ends it
+
         def do_GET(self) -> None:
-            asked = urlsplit(self.path)
-            name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            try:
+                asked = urlsplit(self.path)
+                name = urlsplit(f"//{self.headers.get('Host', '')}").hostname or ""
+            except ValueError:
+                return self._answer(400, "text/plain", "this is no address")
             if local and not _is_loopback(name):  # a web site that points its own name here may not read
-                self._answer(403, "text/plain", f"this address is {host}, not {name}")
-            elif asked.path == "/":
-                version, numbers = watched.now()
-                self._answer(200, "text/html", page(numbers, live=True) if version else WAITING)
-            elif asked.path == "/data.json":
-                version, numbers = watched.now()
-                news = version not in parse_qs(asked.query).get("after", [])
-                self._answer(200 if news else 204, "application/json", (numbers or json.dumps(None)) if news else "")
-            else:
-                self._answer(404, "text/plain", "here are / and /data.json")
+                return self._answer(403, "text/plain", f"this address is {host}, not {name}")
+            try:
+                return self._tell(asked.path, asked.query)
+            except Exception as error:  # whoever watches is told, and may ask again
+                return self._answer(500, "text/plain", explained(error))
+
+        def _tell(self, path: str, query: str) -> None:
+            if path not in ("/", "/data.json"):
+                return self._answer(404, "text/plain", "here are / and /data.json")
+            version, numbers = watched.now()
+            if path == "/":
+                waiting = WAITING.format(escape(watched.trouble))
+                return self._answer(200, "text/html", page(numbers, live=True) if version else waiting)
+            news = version not in parse_qs(query).get("after", [])
+            return self._answer(200 if news else 204, "application/json", (numbers or json.dumps(None)) if news else "")
 
         def _answer(self, status: int, kind: str, text: str) -> None:
-            body = text.encode()
+            body = text.encode(errors="replace")
             self.send_response(status)
             for header, value in (
                 ("Content-Type", f"{kind}; charset=utf-8"),
@@ -104,10 +147,9 @@ def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPS
             pass
 
     try:
-        made = ThreadingHTTPServer((host, port), Handler)
-    except (OSError, OverflowError) as error:
+        made = Server((host, port), Handler)
+    except (OSError, OverflowError, UnicodeError) as error:
         raise InputError(f"cannot serve at {host}:{port} ({error}); choose another --port or --host") from error
-    made.daemon_threads = True
     return made
 
 

@@ -1,19 +1,34 @@
-"""A run's state as one safetensors file: tensors by name, everything else as JSON in its header. Never pickle."""
+"""A run's state as one safetensors file: tensors by name, everything else as JSON in its header, all with checksums."""
 
 import json
-import os
+import zlib
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, uint8
 
 from ..algorithms import State
 from ..errors import InputError
 from ..fleet import Ledger, Optimizer
+from .durable import Mark, replacing
+
+#: All texts of a file stand under one key: several would stand in any order, and the same run would have other bytes.
+KEY = "allforone"
+
+
+class About(NamedTuple):
+    """Of the run, what its state goes with."""
+
+    config: dict[str, Any]  #: as config.yaml had it
+    clients: int  #: the CRC-32 of clients.json
+    threads: int  #: that computed it: sums over several are rounded otherwise
 
 
 class Checkpoint(NamedTuple):
@@ -21,43 +36,101 @@ class Checkpoint(NamedTuple):
     round: int  #: rounds done
     ledger: Ledger
     seconds: float  #: of training so far
+    left: tuple[str, ...] = ()  #: fast ways that the fleet had found wanting
+    marks: Mapping[str, Mark] = MappingProxyType({})  #: by name, how far the files that only grow were written then
 
 
-def save(path: Path, checkpoint: Checkpoint) -> None:
+class Label(NamedTuple):
+    """What a checkpoint's header says: enough to tell whether the files beside it are those that it goes with."""
+
+    round: int
+    marks: Mapping[str, Mark]
+    about: About
+
+
+def save(path: Path, checkpoint: Checkpoint, about: About | None = None, keep: Path | None = None) -> None:
+    """Write a checkpoint; the one that was there becomes `keep`."""
     tensors: dict[str, Tensor] = {}
-    plain = {
-        **checkpoint._asdict(),
-        "state": checkpoint.state._asdict(),
-        "ledger": checkpoint.ledger._asdict(),
-    }
-    header = json.dumps(_encode(plain, "", tensors))
-    write_tensors(path, tensors, {"allforone": header})
+    plain = {"state": checkpoint.state._asdict(), "ledger": checkpoint.ledger._asdict(), "seconds": checkpoint.seconds}
+    plain["left"] = list(checkpoint.left)
+    content = _encode(plain, "", tensors)
+    about = about or About({}, 0, 0)
+    header = {"content": content, "round": checkpoint.round, "marks": dict(checkpoint.marks), "about": about._asdict()}
+    write_tensors(path, tensors, json.dumps(header), keep)
 
 
 def load(path: Path, optimizer: Optimizer) -> Checkpoint:
     """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in."""
-    tensors, metadata = read_tensors(path)
-    try:
-        content = _decode(json.loads(metadata["allforone"]), tensors, optimizer)
-        state, ledger = State(**content.pop("state")), Ledger(**content.pop("ledger"))
-        return Checkpoint(state=state, ledger=ledger, **content)
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: not a checkpoint of a run of this version") from error
+    label, tensors = read_label(path), read_tensors(path)
+    with _made_by_us(path):
+        content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer)
+        state, ledger = State(**content["state"]), Ledger(**content["ledger"])
+        left = tuple(content.get("left", ()))
+        return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks)
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+def read_label(path: Path) -> Label:
+    """What the header says, without reading the tensors."""
+    with _made_by_us(path):
+        header = json.loads(_texts(path)["header"])
+        marks = {name: Mark(*mark) for name, mark in header["marks"].items()}
+        return Label(header["round"], MappingProxyType(marks), About(**header["about"]))
+
+
+def write_tensors(path: Path, tensors: dict[str, Tensor], header: str = "", keep: Path | None = None) -> None:
     """Write all or nothing: a reader never sees half a file."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, unfinished, metadata)
-    os.replace(unfinished, path)
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    checks = {name: _check(tensor) for name, tensor in tensors.items()}
+    texts = {"header": header, "tensors": json.dumps(checks, sort_keys=True)}
+    with replacing(path, keep) as unfinished:
+        save_file(tensors, unfinished, {KEY: json.dumps({**texts, "check": _check_of(texts)}, sort_keys=True)})
 
 
-def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    try:
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, each as it was written."""
+    with _made_by_us(path):
+        checks = json.loads(_texts(path)["tensors"])
         with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, file.metadata() or {}  # noqa: SIM118
-    except (FileNotFoundError, SafetensorError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        for name in {*checks, *tensors}:
+            if name not in tensors or checks.get(name) != _check(tensors[name]):
+                raise InputError(f"{path}: missing or damaged (the checksum of '{name}' is another than was recorded)")
+        return tensors
+
+
+def _texts(path: Path) -> dict[str, str]:
+    with safe_open(path, framework="pt") as file:
+        texts: dict[str, str] = json.loads((file.metadata() or {})[KEY])
+    if "check" not in texts:
+        raise KeyError("check")
+    if texts.pop("check") != _check_of(texts):
+        raise InputError(f"{path}: missing or damaged (the checksum of its header is another than was recorded)")
+    return texts
+
+
+def _check_of(texts: dict[str, str]) -> str:
+    return str(zlib.crc32(json.dumps(texts, sort_keys=True).encode()))
+
+
+def _check(tensor: Tensor) -> int:
+    """The CRC-32 of a tensor, with its type and shape."""
+    content = tensor.detach().contiguous().reshape(-1).view(uint8).numpy()
+    return zlib.crc32(content.data, zlib.crc32(f"{tensor.dtype} {list(tensor.shape)}".encode()))
+
+
+@contextmanager
+def _made_by_us(path: Path) -> Iterator[None]:
+    """Whatever else the file is, is told in one line."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
         raise InputError(f"{path}: missing or damaged ({error})") from error
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: not a file of a run of this version") from error
+    except ValueError as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path}: not a file of a run of this version") from error
 
 
 def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,26 +1,23 @@
 """Many runs of one problem, algorithms × seeds, each in its own folder, in parallel processes where that is faster."""
 
-import multiprocessing
 import os
-import queue
-import signal
 import time
-from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
+from .. import stopping
 from ..catalogue import folder_name, label, split_options
-from ..errors import Diverged, InputError
+from ..errors import InputError, explained, short
 from ..fleet import Roster
-from ..problems import hold_out
 from .config import PAPER_SEEDS, RunConfig, pairs, parse
 from .folder import Folder, differences, refuse_used
 from .history import Record
 from .parts import load_problem
-from .run import HELD_OUT, Given, execute, prepare
+from .processes import Progress, Watch, run_in_processes
+from .run import Given, as_seen, computing_on, execute, prepare
 
 #: Seconds of work left above which starting Python anew on every core pays.
 WORTH_PROCESSES = 20.0
@@ -33,17 +30,6 @@ class Job(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.config.shown}, seed {self.config.seed}"
-
-
-class Progress(NamedTuple):
-    """A round of one of the runs, for whoever watches."""
-
-    job: int
-    round: int
-    loss: float
-
-
-Watch = Callable[[Progress], None]
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -97,6 +83,10 @@ def plan(
         """The constants of a schedule and a loss may depend on the seed, so every run finds its own."""
         return config.model_copy(update={"seed": seed, "schedule": schedule, "identity": None})
 
+    places = {folder_name(config.shown): config.shown for config in configs}
+    if len(places) != len(configs):
+        alike = next(config.shown for config in configs if config.shown not in places.values())
+        raise InputError(f"algorithms: the folder of '{short(alike)}' would be that of another; write it otherwise")
     return [
         Job(of_seed(config, seed), out / "runs" / folder_name(config.shown) / str(seed))
         for config in configs
@@ -107,13 +97,14 @@ def plan(
 def compare(
     jobs: list[Job], out: Path, *, resumed: bool = False, workers: int | None = None, watch: Watch | None = None
 ) -> dict[str, str]:
-    """Run what is not done yet. Returns the reason for each run that diverged; the others are not held up by it."""
+    """Run what is not done yet. Returns the reason for each run that failed; the others are not held up by it."""
     if not resumed:
         refuse_used(out)
-    _refuse_others(jobs)
-    left = [number for number, job in enumerate(jobs) if not Folder(job.path).finished]
-    failed: dict[str, str] = {}
-    for number in {*range(len(jobs))} - {*left}:
+    out.mkdir(parents=True, exist_ok=True)  # where that fails, it is said once, not for every run
+    broken = _refuse_others(jobs)
+    failed = {jobs[number].name: reason for number, reason in broken.items()}
+    left = [number for number, job in enumerate(jobs) if number not in broken and not Folder(job.path).finished]
+    for number in {*range(len(jobs))} - {*left, *broken}:
         if watch:
             watch(Progress(number, jobs[number].config.rounds or 0, 0.0))
 
@@ -121,95 +112,56 @@ def compare(
         if reason:
             failed[jobs[number].name] = reason
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # one run, one core: the runs share the machine, and results do not depend on how many
-    try:
+    with computing_on(1):  # one run, one core: the runs share the machine, and results do not depend on how many
         begin = time.monotonic()
         if left:
             note(left[0], _run(jobs[left[0]], left[0], watch))
         cores = workers or os.cpu_count() or 1
         spent, rest = time.monotonic() - begin, left[1:]
-        if cores > 1 and (workers or spent * len(rest) > WORTH_PROCESSES):
-            _run_in_processes(jobs, rest, cores, watch, note)
+        if rest and cores > 1 and (workers or spent * len(rest) > WORTH_PROCESSES):
+            run_in_processes(partial(_run_job, jobs), rest, cores, watch, note)
         else:
             for number in rest:
                 note(number, _run(jobs[number], number, watch))
-    finally:
-        torch.set_num_threads(threads)
     return failed
 
 
-def _refuse_others(jobs: list[Job]) -> None:
-    """A folder that holds another run than its job would be now, by settings, code or data, is an error."""
-    begun = [job for job in jobs if (job.path / "config.yaml").exists()]
-    for seed in dict.fromkeys(job.config.seed for job in begun):
-        of_seed = [job for job in begun if job.config.seed == seed]
-        config = of_seed[0].config
+def _refuse_others(jobs: list[Job]) -> dict[int, str]:
+    """A folder that holds another run than its job would be now, by settings, code or data, is an error; one that
+    cannot be read is named with the reason."""
+    broken: dict[int, str] = {}
+    begun = {number: job for number, job in enumerate(jobs) if Folder(job.path).checkpoints}
+    for seed in dict.fromkeys(job.config.seed for job in begun.values()):
+        of_seed = {number: job for number, job in begun.items() if job.config.seed == seed}
+        config = next(iter(of_seed.values())).config
         problem = load_problem(config.problem, seed)
-        seen = hold_out(problem, HELD_OUT, seed) if config.guard else problem
-        roster = Roster.of(seen.clients)
-        for job in of_seed:
+        roster = Roster.of(as_seen(problem, config).clients)
+        for number, job in of_seed.items():
             folder, wanted = Folder(job.path), prepare(job.config, Given(problem=problem)).config.plain()
-            if different := differences(folder.config, wanted, rounds=True) + folder.other_clients(roster):
+            try:
+                different = differences(folder.began, wanted, rounds=True) + folder.other_clients(roster)
+            except InputError as error:
+                broken[number] = f"{error}; remove {job.path} to make this run anew"
+                continue
+            if different:
                 raise InputError(f"{job.path} holds a run with another {', '.join(different)}: choose another --out")
+    return broken
 
 
 def _run(job: Job, number: int, watch: Watch | None) -> str | None:
+    """Why it failed."""
+
     def on_round(record: Record) -> None:
         if watch:
             watch(Progress(number, record.number, float(record.evaluation.loss.nanmean())))
 
+    stopping.check()
     try:
-        begun = (job.path / "config.yaml").exists()
-        execute(prepare(job.config), job.path, resume=begun, on_round=on_round)
-    except Diverged as error:
-        return str(error)
+        execute(prepare(job.config), job.path, resume=bool(Folder(job.path).checkpoints), on_round=on_round)
+    except Exception as error:  # the others are not held up
+        return explained(error)
     return None
 
 
-class _Worker:
-    """In a worker process: where its progress goes, and whether to stop."""
-
-    progress: Any
-    stop: Any
-
-
-def _enter_worker(progress: Any, stop: Any) -> None:
-    _Worker.progress, _Worker.stop = progress, stop
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which tells the workers to stop
-    torch.set_num_threads(1)
-
-
-def _work(job: Job, number: int) -> str | None:
-    def watch(seen: Progress) -> None:
-        if _Worker.stop.is_set():
-            raise KeyboardInterrupt
-        _Worker.progress.put(seen)
-
-    return _run(job, number, watch)
-
-
-def _run_in_processes(
-    jobs: list[Job], numbers: Iterable[int], workers: int, watch: Watch | None, note: Callable[[int, str | None], None]
-) -> None:
-    context = multiprocessing.get_context("spawn")
-    progress, stop = context.Queue(), context.Event()
-    with ProcessPoolExecutor(workers, context, _enter_worker, (progress, stop)) as pool:
-        futures: dict[int, Future[str | None]] = {j: pool.submit(_work, jobs[j], j) for j in numbers}
-        try:
-            while True:
-                over = all(future.done() for future in futures.values())
-                try:
-                    seen = progress.get(timeout=0.2)
-                    if watch:
-                        watch(seen)
-                except queue.Empty:
-                    if over:
-                        break
-        except BaseException:
-            stop.set()
-            for future in futures.values():
-                future.cancel()
-            raise
-    for number, future in futures.items():
-        note(number, future.result())
+def _run_job(jobs: list[Job], number: int, watch: Watch) -> str | None:
+    return _run(jobs[number], number, watch)

@@ -2,20 +2,29 @@
 
 import inspect
 from collections.abc import Callable, Collection
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import numpy as np
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
 from ..catalogue import label
-from ..errors import InputError, suggest
+from ..errors import InputError, short, suggest
+from . import plain_yaml
 
 #: The seeds of the paper.
 PAPER_SEEDS = (127, 496, 1729)
 #: The problem of a run that was started from Python, where alone it can be made again.
 PYTHON = "python"
+
+
+#: The share of every client's training data that is held out where a guard watches.
+HELD_OUT = 0.2
+#: Rounds of a run, at most: a line for each client and round is kept.
+MOST_ROUNDS = 10**7
+#: Updates of a round and samples of a batch, at most: a crash costs a round, and a batch is held in memory.
+MOST_UPDATES = 10**6
+#: Mistakes in a config that one line names; more are counted.
+MOST_NAMED = 5
 
 
 class Choice(BaseModel):
@@ -35,26 +44,51 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid")
     problem: Choice
     algorithm: Choice = Choice(name="all-for-one")
-    rounds: int | None = Field(None, ge=1)
-    inner: int | None = Field(None, ge=1)
-    batch_size: int | None = Field(None, ge=1)
+    rounds: int | None = Field(None, ge=1, le=MOST_ROUNDS)
+    inner: int | None = Field(None, ge=1, le=MOST_UPDATES)
+    batch_size: int | None = Field(None, ge=1, le=MOST_UPDATES)
     optimizer: Choice | None = None
     scheduler: Choice | None = None
     schedule: Choice | None = None  #: a step size of the theory: constant, horizon or decreasing
-    seed: int = PAPER_SEEDS[0]
+    clip: float | None = Field(None, gt=0, allow_inf_nan=False)  #: the norm of each client's gradients, at most
+    seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
     attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient
     guard: bool = False  #: beside the algorithm every client trains alone, and is given the better model
-    evaluate_every: int = Field(1, ge=1)
+    hold_out: float | None = Field(None, gt=0, lt=1)  #: of every client's training data, to watch the run by
+    evaluate_every: int = Field(1, ge=1, le=MOST_ROUNDS)
+    least_sites: int | None = Field(None, ge=1)  #: of clients on machines, without which a run waits, then stops
+    sketch: int | None = Field(None, ge=16, le=MOST_UPDATES)  #: numbers by which machines tell mean gradients
     label: str | None = None  #: what tables and figures call it, where the algorithm's name is not enough
     title: str | None = None  #: filled in: what tables and pages call the problem
     metrics: dict[str, dict[str, Any]] | None = None  #: filled in: how each metric is read
     identity: dict[str, Any] | None = None  #: filled in: what code decides beside these values; compared at `resume`
 
     @property
+    def held_out(self) -> float | None:
+        """The share of every client's training data that is not trained on."""
+        return HELD_OUT if self.guard else self.hold_out
+
+    @property
     def shown(self) -> str:
         return self.label or label(str(self.algorithm.name))
+
+    @field_validator("rounds", "inner", "batch_size", "seed", "evaluate_every", "participation", "clip", mode="before")
+    @classmethod
+    def _number(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("a number, not yes or no")
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _readings(cls, value: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+        for reading in (value or {}).values():
+            known = reading.keys() <= {"lower_is_better", "percent", "digits"}
+            if not known or not all(isinstance(item, int) for item in reading.values()):
+                raise ValueError("lower_is_better, percent and digits of each")
+        return value
 
     @field_validator("problem", "algorithm", "optimizer", "scheduler", "schedule", "fleet", mode="before")
     @classmethod
@@ -79,6 +113,8 @@ def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
     """Check a config; an error says which key, what was expected, and the nearest name."""
     if not isinstance(given, dict):
         raise InputError(f"{source}: expected keys and values such as 'rounds: 100', got {type(given).__name__}")
+    if odd := [key for key in given if not isinstance(key, str)]:
+        raise InputError(f"{source}: the key {short(odd[0])} is not a text; known: {', '.join(RunConfig.model_fields)}")
     try:
         return RunConfig(**_plain(given))
     except ValidationError as error:
@@ -91,38 +127,32 @@ def pairs(given: list[str], flag: str) -> dict[str, Any]:
     for text in given:
         key, equals, value = text.partition("=")
         if not equals:
-            raise InputError(f"{flag} {text}: expected name=value, such as dimension=10")
+            raise InputError(f"{flag} {short(text)}: expected name=value, such as dimension=10")
+        if key == "name":
+            raise InputError(f"{flag} {short(text)}: the name itself is no option; it is given before its options")
         try:
-            found[key] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise InputError(f"{flag} {text}: cannot read the value; quote it as in YAML") from None
+            found[key] = plain_yaml.load(value)
+        except ValueError as error:
+            raise InputError(f"{flag} {short(text)}: cannot read the value, {error}; quote it as in YAML") from None
     return found
-
-
-def read_yaml(path: Path) -> dict[str, Any]:
-    try:
-        content = yaml.safe_load(path.read_text())
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; give the path of a YAML config") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    if not isinstance(content, dict):
-        raise InputError(f"{path}: expected keys and values such as 'rounds: 100'")
-    return content
 
 
 def explain(error: ValidationError, source: str, known: list[str]) -> str:
     """Pydantic's findings as one line."""
     said = []
-    for finding in error.errors():
+    findings = error.errors()
+    for finding in findings[:MOST_NAMED]:
         key = ".".join(str(part) for part in finding["loc"])
         if finding["type"] == "extra_forbidden":
-            said.append(f"unknown key '{key}'; {suggest(key, known)}")
+            said.append(f"unknown key '{short(key)}'; {suggest(key, known)}")
         elif finding["type"] == "missing":
             said.append(f"'{key}' is missing")
         else:
             expected = finding["msg"].removeprefix("Input should be ").removeprefix("a valid ")
-            said.append(f"{key}: expected {expected}, got {finding['input']!r}")
+            given = finding["input"]
+            said.append(f"{key}: expected {expected}, got {short(repr(given) if isinstance(given, str) else given)}")
+    if len(findings) > MOST_NAMED:
+        said.append(f"and {len(findings) - MOST_NAMED} more")
     return f"{source}: " + "; ".join(said)
 
 

@@ -1,35 +1,41 @@
-"""A run on disk. One folder holds all that is needed to understand, resume or report it.
+"""A run on disk. One folder holds all that is needed to understand, resume or report it; here it is read.
 
 config.yaml             the resolved config
 environment.json        versions, machine, command
 clients.json            each client's name, true cluster and number of training samples
 metrics.csv             one line per round and client, appended as the run goes
+sites.csv               of clients on machines, one line per round and site: why it was absent, what it took to ask it
 weights.rounds          who listened to whom and why, appended round by round; see `tables_file`
-checkpoint.safetensors  the state, to resume from
+checkpoint.safetensors  the state, to resume from, and the checksums of all other files
+checkpoint-before.safetensors  the one before, to resume from if the last one is damaged
 models.safetensors      the final models, stacked: name → [N, *shape]; written when the run is done
+running.json            who writes into it now; see `lock`
 """
 
 import json
-import os
-import platform
-import sys
-from importlib.metadata import version
+import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars
-import torch
-import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InputError
 from ..fleet import Member, Models, Roster
-from . import checkpoint
-from .history import History, Record, schema
+from . import checkpoint, plain_yaml
+from .checkpoint import Label
+from .history import CONTACTS, History, contact_frame, schema
+from .lock import HOLDER
+from .tables import Tables
 from .tables_file import TablesFile
 
-PACKAGES = ("allforone", "torch", "numpy", "scikit-learn", "safetensors", "polars")
 #: The file of who listened to whom.
 WEIGHTS = "weights.rounds"
+METRICS = "metrics.csv"
+SITES = "sites.csv"
+#: What a run that ended before its first checkpoint may have left.
+UNBORN = ("config.yaml", "environment.json", "clients.json", METRICS, SITES, WEIGHTS, HOLDER, "tensorboard")
 
 
 class Folder:
@@ -37,71 +43,31 @@ class Folder:
         self.path = Path(path)
 
     @classmethod
-    def create(cls, path: Path, config: dict[str, Any], roster: Roster) -> "Folder":
-        """A folder for a new run; one that already holds anything is left alone."""
-        folder = cls(path)
-        refuse_used(folder.path)
-        folder.path.mkdir(parents=True, exist_ok=True)
-        folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        folder._describe(roster)
-        return folder
-
-    @classmethod
     def open(cls, path: Path) -> "Folder":
         folder = cls(path)
-        if not (folder.path / "config.yaml").is_file():
-            raise InputError(f"{path}: no run there (no config.yaml); give the folder that `allforone run --out` wrote")
-        return folder
-
-    @classmethod
-    def reopen(cls, path: Path, config: dict[str, Any], roster: Roster) -> "Folder":
-        """The folder of a run to go on with; of what decides its numbers, only that of rounds may have changed."""
-        folder = cls.open(path)
-        different = differences(folder.config, config) + folder.other_clients(roster)
-        if different:
-            raise InputError(
-                f"{path} holds a run with another {', '.join(different)}: nothing was changed; choose "
-                "another folder, or the settings in its config.yaml"
-            )
-        done = folder.metrics()["round"].max() if folder.checkpoint.exists() else 0  # without one it starts anew
-        assert isinstance(done, int)
-        if done > config["rounds"]:
-            raise InputError(f"{path} has {done} rounds already, which is more than {config['rounds']}")
-        if done < config["rounds"]:
-            (folder.path / "models.safetensors").unlink(missing_ok=True)  # they are no longer the final ones
-        if not (folder.path / "clients.json").exists():
-            folder._describe(roster)
-        folder._write("config.yaml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
-        return folder
-
-    def _describe(self, roster: Roster) -> None:
-        self._write("environment.json", json.dumps(environment(), indent=2))
-        self._write("clients.json", json.dumps([member._asdict() for member in roster], indent=1))
-
-    def other_clients(self, roster: Roster) -> list[str]:
-        """What is not as in clients.json; nothing where a run was killed before it was written."""
-        if not (self.path / "clients.json").exists() and not self.checkpoint.exists():
-            return []
-        before = [Member(**client) for client in self.clients]
-        if len(before) != len(roster):
-            return [f"number of clients ({len(before)}, now {len(roster)})"]
-        found = []
-        for number, (then, now) in enumerate(zip(before, roster, strict=True)):
-            if then != now:
-                what = "data" if then._replace(fingerprint=None) == now._replace(fingerprint=None) else "client"
-                found.append(f"{what} {f'of client {number}' if what == 'data' else number} ({now.name or number})")
-        return found
+        if (folder.path / "config.yaml").is_file():
+            return folder
+        if folder.path.is_dir() and any(folder.path.iterdir()) and is_unborn(folder.path):
+            raise InputError(f"{path}: this run was ended before it began; begin it anew by its first command")
+        raise InputError(f"{path}: no run there (no config.yaml); give the folder that `allforone run --out` wrote")
 
     @property
     def config(self) -> dict[str, Any]:
-        return dict(yaml.safe_load((self.path / "config.yaml").read_text()))
+        return plain_yaml.read(self.path / "config.yaml")
 
     @property
     def clients(self) -> list[dict[str, Any]]:
+        path = self.path / "clients.json"
         try:
-            return list(json.loads((self.path / "clients.json").read_text()))
-        except (FileNotFoundError, json.JSONDecodeError) as error:
-            raise InputError(f"{self.path / 'clients.json'}: missing or damaged ({error})") from error
+            found = TypeAdapter(list[Member]).validate_python(
+                [Member(**client) for client in json.loads(path.read_bytes())]
+            )
+        except (OSError, ValueError, TypeError, RecursionError) as error:
+            reason = "not a list of clients" if isinstance(error, ValidationError | TypeError) else error
+            raise InputError(f"{path}: missing or damaged ({reason})") from error
+        if not found:
+            raise InputError(f"{path}: missing or damaged (no client in it)")
+        return [member._asdict() for member in found]
 
     @property
     def finished(self) -> bool:
@@ -111,77 +77,122 @@ class Folder:
     def checkpoint(self) -> Path:
         return self.path / "checkpoint.safetensors"
 
-    def append(self, record: Record) -> None:
-        path = self.path / "metrics.csv"
-        with path.open("a") as file:
-            record.frame().write_csv(file, include_header=not path.stat().st_size)
+    @property
+    def checkpoint_before(self) -> Path:
+        return self.path / "checkpoint-before.safetensors"
 
-    def clear(self) -> History:
-        """Forget rounds of which there is no checkpoint."""
-        for name in ("metrics.csv", WEIGHTS):
-            (self.path / name).unlink(missing_ok=True)
-        return Written(self)
+    @property
+    def checkpoints(self) -> list[Path]:
+        """Those that there are, the newest first."""
+        return [path for path in (self.checkpoint, self.checkpoint_before) if path.exists()]
 
-    def save_models(self, models: Models) -> None:
-        checkpoint.write_tensors(self.path / "models.safetensors", models)
+    @property
+    def label(self) -> Label | None:
+        """Of the newest checkpoint that can be read."""
+        for path in self.checkpoints:
+            try:
+                return checkpoint.read_label(path)
+            except InputError:
+                continue
+        return None
+
+    @property
+    def began(self) -> dict[str, Any]:
+        """The config that the run began with, which config.yaml may say no longer."""
+        return label.about.config if (label := self.label) else self.config
+
+    def verify(self, label: Label) -> None:
+        """Refuse a folder whose files are not those that a checkpoint goes with."""
+        if check_of(self.path / "clients.json") != label.about.clients:
+            raise InputError(f"{self.path / 'clients.json'}: missing or damaged, or of another run")
+        for name, mark in label.marks.items():
+            mark.verify(self.path / name)
+
+    def other_clients(self, roster: Roster) -> list[str]:
+        """What is not as in clients.json; nothing of a run that has not begun."""
+        return other_clients([Member(**client) for client in self.clients], roster) if self.checkpoints else []
+
+    def sites(self) -> polars.DataFrame:
+        """What machines took, round by round; no rows where all clients were in one process."""
+        path = self.path / SITES
+        try:
+            written = path.read_bytes() if path.exists() else b""
+            whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
+            return polars.read_csv(whole, schema=CONTACTS) if whole else contact_frame(0, [])
+        except (OSError, polars.exceptions.PolarsError) as error:
+            raise InputError(f"{path}: damaged ({error})") from error
 
     def models(self) -> Models:
-        return checkpoint.read_tensors(self.path / "models.safetensors")[0]
+        return checkpoint.read_tensors(self.path / "models.safetensors")
 
     def metrics(self) -> polars.DataFrame:
+        path = self.path / METRICS
         try:
-            written = (self.path / "metrics.csv").read_bytes()
+            written = path.read_bytes()
             whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
             found = polars.read_csv(whole, schema=schema(whole.split(b"\n", 1)[0].decode().split(",")))
-            # runs of before did not count them
-            return found if "bytes" in found.columns else found.with_columns(bytes=polars.lit(None, polars.Int64))
-        except (FileNotFoundError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
-            raise InputError(f"{self.path / 'metrics.csv'}: missing or damaged ({error})") from error
+            double = found.filter(found.select("round", "client").is_duplicated())
+        except (OSError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
+            raise InputError(f"{path}: missing or damaged ({error})") from error
+        if double.height:
+            number, client = double.select("round", "client").row(0)
+            raise InputError(
+                f"{path}: has several rows of round {number} and client {client}, as if two processes had written; "
+                "make the run anew"
+            )
+        return found
 
     def tables(self) -> TablesFile:
         """Who listened to whom and why, of all rounds that are whole."""
         if (self.path / "weights.safetensors").exists():
             raise InputError(
                 f"{self.path}: its weights.safetensors is of an older version, which is no longer read; make the run "
-                "anew, or remove that file to go on without the weights of its rounds"
+                "anew"
             )
         return TablesFile(self.path / WEIGHTS)
 
-    def cut(self, rounds: int) -> History:
-        """The first `rounds` rounds as they were; what was written after them is cut off the files."""
-        self.tables().cut(rounds)
-        metrics = self.metrics().filter(polars.col("round") <= rounds)
-        temporary = self.path / "metrics.csv.unfinished"
-        metrics.write_csv(temporary)
-        os.replace(temporary, self.path / "metrics.csv")
-        return Written(self)
 
-    def _write(self, name: str, text: str) -> None:
-        """All or nothing: a reader never sees half a file."""
-        unfinished = self.path / f"{name}.unfinished"
-        unfinished.write_text(text)
-        os.replace(unfinished, self.path / name)
-
-
-class Written(History):
-    """That of a run with a folder: what is on disk is not held in memory as well."""
+class Recorded(History):
+    """That of a run that is done, read from its folder when it is asked for."""
 
     def __init__(self, folder: Folder) -> None:
-        self.folder, self.tables = folder, folder.tables()
-
-    def add(self, record: Record) -> None:
-        self.folder.append(record)
+        self.folder = folder
+        self.tables: Tables = folder.tables()
 
     @property
     def metrics(self) -> polars.DataFrame:
         return self.folder.metrics()
+
+    @property
+    def sites(self) -> polars.DataFrame:
+        return self.folder.sites()
+
+
+def other_clients(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
+    """What of them is not as it was."""
+    if len(before) != len(now):
+        return [f"number of clients ({len(before)}, now {len(now)})"]
+    found = []
+    for number, (then, here) in enumerate(zip(before, now, strict=True)):
+        if then != here:
+            what = "data" if then._replace(fingerprint=None) == here._replace(fingerprint=None) else "client"
+            found.append(f"{what} {f'of client {number}' if what == 'data' else number} ({here.name or number})")
+    return found
+
+
+def check_of(path: Path) -> int | None:
+    """The CRC-32 of a small file."""
+    try:
+        return zlib.crc32(path.read_bytes())
+    except OSError:
+        return None
 
 
 def differences(before: dict[str, Any], now: dict[str, Any], rounds: bool = False) -> list[str]:
     """The keys of a config that differ, the number of rounds if asked or where a horizon's step size depends on it."""
     rounds = rounds or (now.get("schedule") or {}).get("name") == "horizon"
     keys = {*before, *now, *before.get("identity", {}), *now.get("identity", {})}
-    keys -= {"identity", "evaluate_every", "title"}
+    keys -= {"identity", "evaluate_every", "least_sites", "title"}
 
     def of(config: dict[str, Any], key: str) -> list[Any]:
         return [config.get(key), config.get("identity", {}).get(key)]
@@ -197,12 +208,25 @@ def refuse_used(path: Path) -> None:
         )
 
 
-def environment() -> dict[str, Any]:
-    return {
-        "command": sys.argv,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "packages": {name: version(name) for name in PACKAGES},
-    }
+def refuse_begun(path: Path) -> None:
+    """As `refuse_used`, but for what a run may have left that ended before its first checkpoint."""
+    if not is_unborn(path):
+        refuse_used(path)
+
+
+def is_unborn(path: Path) -> bool:
+    """Whether a folder holds nothing but what a run writes before its first checkpoint."""
+    if not path.is_dir():
+        return False
+    names = {file.name for file in path.iterdir()}
+    whole = {name for name in names if not name.endswith(".unfinished")} - {HOLDER}
+    halves = {name.removesuffix(".unfinished") for name in names - whole}
+    return whole <= {*UNBORN} and halves <= {*UNBORN, "checkpoint.safetensors"} and (not whole or _is_ours(path))
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether its config.yaml, the first file of a run, is a resolved one: the user's own is never overwritten."""
+    try:
+        return b"\nidentity:" in (path / "config.yaml").read_bytes()
+    except OSError:
+        return False

@@ -1,7 +1,7 @@
 """What happened in a run: the metrics of every round and client, and who listened to whom."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import polars
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ..algorithms import Info
-from ..fleet import Evaluation, Ledger
+from ..fleet import Contact, Evaluation, Ledger
 from ..problems.metrics import RESERVED
+from .durable import Mark
 from .tables import InMemory, Snapshot, Tables
 
 
@@ -23,6 +24,7 @@ class Record(NamedTuple):
     present: Tensor  #: [N], who took part
     ledger: Ledger
     seconds: float
+    held: Tensor | None = None  #: [N], the loss on held-out data, where some are held out to watch the run
 
     def frame(self) -> polars.DataFrame:
         """One row for each client."""
@@ -54,6 +56,7 @@ class Record(NamedTuple):
             "gain": none if verdict is None else verdict.gain.tolist(),  # of collaboration, on new data
             "gain_margin": none if verdict is None else finite(verdict.margin),  # of the 95 % interval gain ± margin
             "alone": none if verdict is None else verdict.alone.long().tolist(),  # 1 if given its local model
+            **({} if self.held is None else {"held_out": finite(self.held)}),
         }
 
 
@@ -71,12 +74,30 @@ def finite(values: Tensor) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values.tolist()]
 
 
+#: The columns of what machines took: sent and received are bytes, as the coordinator sees them.
+CONTACTS = {
+    "round": polars.Int64,
+    "site": polars.String,
+    "why": polars.String,
+    "seconds": polars.Float64,
+    "sent": polars.Int64,
+    "received": polars.Int64,
+}
+
+
+def contact_frame(number: int, contacts: list[Contact]) -> polars.DataFrame:
+    """One row for each machine: why it was absent in a round, or what it took to ask it."""
+    rows = [{"round": number, **contact._asdict()} for contact in contacts]
+    return polars.DataFrame(rows, schema=CONTACTS)
+
+
 class History:
     """That of a run without a folder, in memory."""
 
     def __init__(self) -> None:
         self.tables: Tables = InMemory()
         self._frames: list[polars.DataFrame] = []
+        self._contacts = [contact_frame(0, [])]
 
     def add_info(self, number: int, info: Info, present: Tensor) -> None:
         self.tables.append(Snapshot.of(number, info, present))
@@ -84,10 +105,26 @@ class History:
     def add(self, record: Record) -> None:
         self._frames.append(record.frame())
 
+    def add_contacts(self, number: int, contacts: list[Contact]) -> None:
+        self._contacts.append(contact_frame(number, contacts))
+
+    @property
+    def marks(self) -> Mapping[str, Mark]:
+        """How far its files are written, where it has some."""
+        return {}
+
+    def flush(self) -> None:
+        """See to it that they are on the disk."""
+
     @property
     def metrics(self) -> polars.DataFrame:
         """One row per round and client."""
         return polars.concat(self._frames)
+
+    @property
+    def sites(self) -> polars.DataFrame:
+        """One row per round and machine; none where all clients were in one process."""
+        return polars.concat(self._contacts)
 
 
 def carried(metrics: polars.DataFrame) -> polars.DataFrame:

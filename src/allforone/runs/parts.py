@@ -1,8 +1,6 @@
 """From names and options to the parts of a run: problem, algorithm, optimizer."""
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,8 +10,9 @@ import torch
 
 from ..algorithms import ALGORITHMS, Algorithm
 from ..errors import InputError, blaming, suggest
+from ..files import load_file
 from ..fleet import Optimizer
-from ..problems import PROBLEMS, Problem
+from ..problems import PROBLEMS, Client, Problem, Task
 from ..theory import SCHEDULES, constants_of, known_constants
 from ..theory import scheduler as theory_scheduler
 from .config import Choice, checked_options
@@ -23,12 +22,29 @@ Part = TypeVar("Part")
 
 def load_problem(choice: Choice, seed: int) -> Problem:
     """A problem by its name, or from the user's file: `my_file.py:problem`."""
-    return _load(choice, PROBLEMS, Problem, "problem", {"seed": seed})
+    return needs_data(load_task(choice, seed), "this")
+
+
+def load_task(choice: Choice, seed: int) -> Task:
+    """A task by its name, or from the user's file; a problem is one, with everybody's data."""
+    return _load(choice, PROBLEMS, Task, "problem", {"seed": seed})
+
+
+def needs_data(task: Task, what: str) -> Problem:
+    """The task as a problem, where this process has everybody's data."""
+    if isinstance(task, Problem):
+        return task
+    raise InputError(f"{what} needs everybody's data at once, and {task.name} is a task whose data are at its sites")
 
 
 def load_algorithm(choice: Choice) -> Algorithm:
     """An algorithm by its name, or from the user's file: `my_file.py:algorithm`."""
     return _load(choice, ALGORITHMS, Algorithm, "algorithm", {})  # type: ignore[type-abstract]
+
+
+def load_client(name: str) -> Client:
+    """One party's data from the user's file: `my_site.py:client`."""
+    return _load(Choice(name=name), {}, Client, "client", {})
 
 
 def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str, more: dict[str, Any]) -> Part:
@@ -43,29 +59,20 @@ def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str,
                 raise InputError(f"{name} is made already, so it takes no options; make it a function to give it some")
             return make
     if not callable(make):
-        raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.{kind.__name__} or make one")
+        raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.{what.capitalize()} or make one")
     given = checked_options(make, choice.options, f"{what} {name}")
     takes = inspect.signature(make).parameters
     with blaming(f"{what} {name} failed"):
         made = make(**given, **{key: value for key, value in more.items() if key in takes})
     if not isinstance(made, kind):
-        raise InputError(f"{name} gave {type(made).__name__}: it must return an allforone.{kind.__name__}")
+        raise InputError(f"{name} gave {type(made).__name__}: it must return an allforone.{what.capitalize()}")
     return made
 
 
 def _from_file(path: Path, attribute: str, what: str) -> Any:
     if not path.is_file():
         raise InputError(f"{path}: no such file; your own {what} is given as path/to/file.py:name")
-    name = str(path.resolve())  # a module's own name has no slash, so none is hidden
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise InputError(f"{path}: not a Python file")
-    module = importlib.util.module_from_spec(spec)
-    if str(path.parent) not in sys.path:
-        sys.path.insert(0, str(path.parent))  # so that it can import its neighbours, as when it is run
-    sys.modules[name] = module  # where its dataclasses look for the types that they name
-    with blaming(f"{path}: could not be loaded"):
-        spec.loader.exec_module(module)
+    module = load_file(path)
     if not hasattr(module, attribute):
         raise InputError(f"{path} has no '{attribute}'; {suggest(attribute, [n for n in vars(module) if n[0] != '_'])}")
     return getattr(module, attribute)
@@ -77,7 +84,7 @@ def known(table: Mapping[str, Any], name: str | None, what: str, or_else: str = 
     return table[str(name)]
 
 
-def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: int | None) -> Choice:
+def resolve_schedule(choice: Choice, problem: Task, seed: int, batch_size: int | None) -> Choice:
     """The same schedule with all constants that it needs: those given, else those known of the problem."""
     known(SCHEDULES, choice.name, "schedule")
     takes, given = constants_of(str(choice.name)), choice.options
@@ -86,7 +93,7 @@ def resolve_schedule(choice: Choice, problem: Problem, seed: int, batch_size: in
             raise InputError(f"schedule {choice.name}: unknown key '{name}'; {suggest(name, takes)}")
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
             raise InputError(f"schedule {choice.name}: {name} is {value!r}: must be a number above 0")
-    exact = known_constants(problem, seed, batch_size)
+    exact = known_constants(problem, seed, batch_size) if isinstance(problem, Problem) else None
     found = exact.for_schedule() if exact else {}
     if problem.smoothness:
         found["smoothness"] = problem.smoothness
@@ -104,12 +111,19 @@ def build_optimizer(
 ) -> Optimizer:
     """Any optimizer of torch.optim and any scheduler of torch.optim.lr_scheduler, by name; or a schedule, resolved."""
     make = _torch_class(torch.optim, torch.optim.Optimizer, optimizer, "optimizer")
+    with blaming(f"the optimizer cannot be used: {optimizer.name} refuses its options"):
+        tried = make([torch.nn.Parameter(torch.zeros(2, 2))])
     if schedule is not None:
         return Optimizer(make, theory_scheduler(str(schedule.name), schedule.options, rounds * inner, inner))
     if scheduler is None:
         return Optimizer(make)
     lr_scheduler = torch.optim.lr_scheduler
-    return Optimizer(make, _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler"))
+    chosen = _torch_class(lr_scheduler, lr_scheduler.LRScheduler, scheduler, "scheduler")
+    with blaming(f"the scheduler cannot be used: {scheduler.name} refuses its options"):
+        made = chosen(tried)
+        tried.step()
+        made.step()
+    return Optimizer(make, chosen)
 
 
 def _torch_class(module: Any, kind: type, choice: Choice, what: str) -> Callable[..., Any]:

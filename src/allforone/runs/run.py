@@ -1,35 +1,47 @@
 """One description of a run, under `afo.train`, `allforone run`, `compare` and `resume` alike."""
 
 import copy
-from dataclasses import dataclass
+import inspect
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
-from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Local
-from ..describe import architecture, described, options
-from ..errors import InputError, notice
-from ..fleet import FLEETS, Attack, Attacked, Fleet, Make, Optimizer, Participation, Schedule
-from ..problems import Problem, check, hold_out, unheld
+from .. import stopping
+from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Joining, Local
+from ..describe import architecture, described, digest, options
+from ..errors import InputError, called, notice
+from ..fleet import FLEETS, Attack, Attacked, Fleet, InProcess, Make, Optimizer, Participation, Schedule
+from ..problems import Problem, Task, check, hold_out, unheld
+from .callbacks import Callback
+from .config import HELD_OUT as HELD_OUT
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
-from .parts import build_optimizer, known, load_algorithm, load_problem, resolve_schedule
-from .training import OnRound, Result, train
+from .lock import locked
+from .names import naming
+from .parts import build_optimizer, known, load_algorithm, load_task, needs_data, resolve_schedule
+from .training import OnRound, Result, Start, train
+from .writing import Writer
 
-#: The share of every client's training data that is held out where a guard watches.
-HELD_OUT = 0.2
+#: Fleets whose sums would depend on the number of threads; with one, the same run has the same bits on any machine.
+ONE_THREAD = ("loop",)
 
 
 @dataclass(frozen=True)
 class Given:
     """Parts of a run that exist already, as from Python; the others are loaded by their names."""
 
-    problem: Problem | None = None
+    problem: Task | None = None
     algorithm: Algorithm | None = None
     optimizer: Make | None = None
     scheduler: Schedule | None = None
     participation: Participation | None = None
+    start: Start | None = None  #: what it begins from, where not all begin from one model
+    learns: int | None = None  #: the one client that learns, where the others' models stay as they are
 
 
 @dataclass(frozen=True)
@@ -37,35 +49,59 @@ class Run:
     """All parts of a run, ready to start."""
 
     config: RunConfig  #: with nothing left open: what config.yaml holds
-    problem: Problem
+    problem: Task  #: a Problem where this process has everybody's data
     algorithm: Algorithm
     optimizer: Optimizer
     participation: Participation
+    start: Start | None = None
+    learns: int | None = None
+
+    @property
+    def clients(self) -> int:
+        """How many there are, where that is known before they are met; else 0."""
+        return len(self.problem.clients) if isinstance(self.problem, Problem) else 0
+
+    @property
+    def names(self) -> list[str | None]:
+        """Of the clients, where they are known before they are met."""
+        return [client.name for client in self.problem.clients] if isinstance(self.problem, Problem) else []
 
     def check(self) -> None:
         """Find what would stop it at its start, without making a fleet."""
-        check(self.problem, copy.deepcopy(self.problem.initial_model(self.config.seed)))
-        if self.config.guard:
-            hold_out(self.problem, HELD_OUT, self.config.seed)
+        problem = needs_data(self.problem, "training in this process")
+        check(problem, copy.deepcopy(problem.initial_model(self.config.seed)))
+        as_seen(problem, self.config)
         if self.config.attack:
-            Attack.parse(self.config.attack).choose(len(self.problem.clients), self.config.seed)
+            Attack.parse(self.config.attack).choose(len(problem.clients), self.config.seed)
         self._fleet_options()
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        others = ("problem", "seed", "batch_size", "participation")  # which every fleet is given
-        return checked_options(make, self.config.fleet.options, f"fleet {name}", others)
+        given = {"least_sites": self.config.least_sites, "sketch": self.config.sketch}
+        others = ("problem", "seed", "batch_size", "participation", *given)  # which the config has for every fleet
+        options = checked_options(make, self.config.fleet.options, f"fleet {name}", others)
+        for key, value in given.items():
+            if value is not None and key not in inspect.signature(make).parameters:
+                raise InputError(f"{key} is for clients on machines; those of fleet {name} are all in this process")
+        return options | {key: value for key, value in given.items() if value is not None}
 
-    def assemble(self) -> tuple[Fleet, Algorithm]:
-        """The fleet, and the algorithm with its guard."""
-        config, problem, algorithm = self.config, self.problem, self.algorithm
-        if config.guard:
-            problem = hold_out(problem, HELD_OUT, config.seed)
-            if exempt := unheld(problem.clients):
-                who = ", ".join(map(str, exempt))
-                notice(f"the guard does not watch client {who}: too few training samples to hold some out for it")
-            algorithm = algorithm if isinstance(algorithm, Local) else Guarded(algorithm)
-        fleet = known(FLEETS, config.fleet.name, "fleet")(
+    def guarded(self) -> Algorithm:
+        """The algorithm, with its guard if one is wanted, and for one client only where that is wanted."""
+        guarded = self.config.guard and not isinstance(self.algorithm, Local)
+        algorithm = Guarded(self.algorithm) if guarded else self.algorithm
+        return algorithm if self.learns is None else Joining(algorithm, self.learns)
+
+    def assemble(self) -> Fleet:
+        """The fleet by its name, of everybody's data."""
+        config, problem = self.config, needs_data(self.problem, f"fleet {self.config.fleet.name}")
+        if unjudged := [called(k, client.name) for k, client in enumerate(problem.clients) if client.test is None]:
+            notice(f"no test data of {', '.join(unjudged)}: not judged")
+        problem = as_seen(problem, config)
+        if config.held_out and (exempt := unheld(problem.clients)):
+            who = ", ".join(called(k, problem.clients[k].name) for k in exempt)
+            watcher = "the guard" if config.guard else "early stopping"
+            notice(f"{watcher} does not watch {who}: too few training samples to hold some out for it")
+        fleet: Fleet = known(FLEETS, config.fleet.name, "fleet")(
             problem,
             seed=config.seed,
             batch_size=config.batch_size,
@@ -73,18 +109,29 @@ class Run:
             **self._fleet_options(),
         )
         if config.attack:
-            return Attacked(fleet, Attack.parse(config.attack)), algorithm
-        return fleet, algorithm
+            if not isinstance(fleet, InProcess):
+                raise InputError(
+                    f"attack {config.attack}: liars are tried where one process has all gradients; use --fleet stacked"
+                )
+            return Attacked(fleet, Attack.parse(config.attack))
+        return fleet
+
+
+def as_seen(problem: Problem, config: RunConfig) -> Problem:
+    """What is trained on: without the share that is held out, where one is."""
+    return hold_out(problem, config.held_out, config.seed) if config.held_out else problem
 
 
 def prepare(config: RunConfig, given: Given | None = None) -> Run:
     """The parts that a config names or that are given, and the config with nothing left open."""
     given = given or Given()
-    problem = given.problem or load_problem(config.problem, config.seed)
+    problem = given.problem or load_task(config.problem, config.seed)
     algorithm = given.algorithm or load_algorithm(_with_defaults(config.algorithm, problem))
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
+    if config.clip != problem.settings.clip:
+        problem = replace(problem, settings=replace(problem.settings, clip=config.clip))
     model = problem.initial_model(config.seed)
     optimizer, config = _optimizer(config, given, model)
     identity = {"model": architecture(model), "loss": described(problem.loss)}
@@ -94,6 +141,11 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
         identity["metrics"] = {name: described(metric.function) for name, metric in problem.metrics.items()}
     if callable(given.participation):
         identity["participation"] = described(given.participation)
+    if given.start:
+        models = digest(repr(described(given.start.models)).encode())
+        identity["start"] = {"told": given.start.told, "step": given.start.step, "models": models}
+    if given.learns is not None:
+        identity["learns"] = given.learns
     if ":" in str(config.algorithm.name):  # the user's own file: its name and options stay, to be loaded again
         identity["algorithm"] = described(algorithm)
     else:
@@ -102,14 +154,14 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = config.model_copy(update={"metrics": metrics, "identity": identity})
     config = config.model_copy(update={"title": config.title or problem.name})
     participation = config.participation if given.participation is None else given.participation
-    return Run(config, problem, algorithm, optimizer, participation)
+    return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns)
 
 
 def _reading(metric: Any) -> dict[str, Any]:
     return {key: value for key, value in options(metric).items() if key != "function"}
 
 
-def _with_defaults(choice: Choice, problem: Problem) -> Choice:
+def _with_defaults(choice: Choice, problem: Task) -> Choice:
     """The paper's estimator looks at as many samples as the problem says."""
     made = ALGORITHMS[str(choice.name)]() if choice.name in ALGORITHMS else None
     if isinstance(made, BySimilarity) and "samples" not in choice.options:
@@ -117,7 +169,7 @@ def _with_defaults(choice: Choice, problem: Problem) -> Choice:
     return choice
 
 
-def _filled(config: RunConfig, problem: Problem) -> RunConfig:
+def _filled(config: RunConfig, problem: Task) -> RunConfig:
     """The same config with every number filled in from the problem's settings."""
     settings = problem.settings
     if config.scheduler and config.schedule:
@@ -132,6 +184,7 @@ def _filled(config: RunConfig, problem: Problem) -> RunConfig:
             "inner": config.inner or settings.inner,
             "batch_size": config.batch_size or settings.batch_size,
             "optimizer": optimizer,
+            "clip": config.clip or settings.clip,
             "scheduler": config.scheduler or own,
             "schedule": config.schedule
             and resolve_schedule(config.schedule, problem, config.seed, config.batch_size or settings.batch_size),
@@ -159,19 +212,44 @@ def _choice(made: Any) -> Choice:
     return Choice(**what) if isinstance(what, dict) else Choice(name=str(what))
 
 
-def execute(run: Run, out: Path | None = None, *, resume: bool = False, on_round: OnRound | None = None) -> Result:
-    """Do a run, into a new folder if one is given; with `resume`, go on with the one that is there."""
-    fleet, algorithm = run.assemble()
-    folder = None
-    if out is not None:
-        folder = (Folder.reopen if resume else Folder.create)(Path(out), run.config.plain(), fleet.roster)
-    return train(run.config, run.problem, fleet, algorithm, run.optimizer, folder, on_round)
+def execute(
+    run: Run,
+    out: Path | None = None,
+    *,
+    resume: bool = False,
+    on_round: OnRound | None = None,
+    fleet: Fleet | None = None,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Do a run, into a new folder if one is given; with `resume`, go on with the one that is there. A fleet may be
+    given where its clients are met otherwise than by its name."""
+    threads = 1 if run.config.fleet.name in ONE_THREAD else torch.get_num_threads()
+    if resume and out is not None and (label := Folder(out).label):
+        threads = label.about.threads or threads
+    with naming(run.names), computing_on(threads), closing(fleet or run.assemble()) as fleet:
+        parts = run.config, run.problem, fleet, run.guarded(), run.optimizer
+        if out is None:
+            return train(*parts, on_round=on_round, start=run.start, callbacks=callbacks)
+        with locked(out := Path(out)), stopping.patiently():
+            writer = (Writer.again if resume else Writer.new)(out, run.config.plain(), fleet.roster)
+            return train(*parts, writer, on_round, run.start, callbacks)
+
+
+@contextmanager
+def computing_on(threads: int) -> Iterator[None]:
+    """With so many threads; sums over several of them are rounded otherwise, so a run keeps its number."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def resume(path: Path, on_round: OnRound | None = None) -> Result:
     """Go on with a run where its folder left off; the result is that of a run never interrupted."""
     folder = Folder.open(path)
-    if folder.config["problem"]["name"] == PYTHON:
+    config = parse(folder.config, str(folder.path / "config.yaml"))
+    if config.problem.name == PYTHON:
         raise InputError(f"{path}: started from Python; go on there with train(..., out='{path}', resume=True)")
-    run = prepare(parse(folder.config, str(folder.path / "config.yaml")))
-    return execute(run, path, resume=True, on_round=on_round)
+    return execute(prepare(config), path, resume=True, on_round=on_round)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..algorithms import ALGORITHMS
-from ..errors import InputError
+from ..errors import InputError, blaming, notice
 from ..fleet import Attack
 from .config import parse
-from .folder import Folder
+from .folder import Folder, differences
 from .history import carried
 from .quantities import LEAST_EXCESS, LOSS, Quantity, quantities
 from .tables import Tables
@@ -28,6 +28,7 @@ class FinishedRun(NamedTuple):
     sizes: list[int]  #: samples each client owns; of those who do not lie
     clients: Sequence[dict[str, Any]] = ()  #: name, size, true cluster of all
     liars: Sequence[int] = ()  #: the clients that lie, in an experiment with attacks
+    sites: polars.DataFrame | None = None  #: of clients on machines, what each took in each round
 
 
 def last_round(run: FinishedRun) -> int:
@@ -59,9 +60,18 @@ class Comparison(NamedTuple):
 
 
 def read_run(path: Path) -> FinishedRun:
+    with blaming(f"{path}: damaged, or not of a run of this version"):
+        return _read_run(path)
+
+
+def _read_run(path: Path) -> FinishedRun:
     folder = Folder.open(path)
-    config = folder.config
-    name = parse(config, str(path / "config.yaml")).shown
+    parsed = parse(folder.config, str(path / "config.yaml"))
+    name, config = parsed.shown, parsed.plain()
+    if label := folder.label:
+        folder.verify(label)
+        if different := differences(label.about.config, config):
+            raise InputError(f"{path / 'config.yaml'}: has another {', '.join(different)} than the run began with")
     clients = folder.clients
     sizes, metrics = [client["size"] for client in clients], folder.metrics()
     metrics = carried(metrics.filter(polars.len().over("round") == len(sizes)))  # the last round may be half written
@@ -70,7 +80,7 @@ def read_run(path: Path) -> FinishedRun:
         liars = Attack.parse(config["attack"]).choose(len(sizes), config["seed"])
         sizes = [size for client, size in enumerate(sizes) if client not in liars]
         metrics = metrics.filter(~polars.col("client").is_in(liars))
-    return FinishedRun(name, config["seed"], metrics, folder.tables(), config, sizes, clients, liars)
+    return FinishedRun(name, config["seed"], metrics, folder.tables(), config, sizes, clients, liars, folder.sites())
 
 
 def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
@@ -83,17 +93,32 @@ def read_comparison(path: Path, unfinished: bool = False) -> Comparison:
     if not done:
         raise InputError(f"{path}: none of its {len(places)} runs is finished; go on with `allforone compare --resume`")
     order = {name: place for place, name in enumerate(ALGORITHMS)}
-    begun = [run for run in map(read_run, done) if run.metrics.height]
+    read = [read_run(path)] if single else _readable(done)
+    begun = [run for run in read if run.metrics.height]
     if not begun:
         raise InputError(f"{path}: no round is done yet; wait a moment")
     runs = sorted(begun, key=lambda run: (order.get(run.algorithm.split(":")[0], len(order)), run.algorithm, run.seed))
-    clients = Folder(done[0]).clients
-    clusters = [client["cluster"] for client in clients]
+    clusters = [client["cluster"] for client in begun[0].clients]
     return Comparison(
         runs[0].config.get("title") or Path(runs[0].config["problem"]["name"]).name,
         runs,
         None if None in clusters else clusters,
     )
+
+
+def _readable(places: list[Path]) -> list[FinishedRun]:
+    """Those that can be read; the others are told."""
+    found, troubles = [], []
+    for place in places:
+        try:
+            found.append(read_run(place))
+        except InputError as error:
+            troubles.append(str(error))
+    if not found:
+        raise InputError(troubles[0])
+    for trouble in troubles:
+        notice(f"left out: {trouble}")
+    return found
 
 
 def summarise(comparison: Comparison, weighted: bool = False) -> dict[str, Any]:

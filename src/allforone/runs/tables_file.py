@@ -14,7 +14,6 @@ After the line TITLE comes a frame for each round, all numbers little-endian:
 A process that is killed leaves at most its last frame unfinished, which is recognised and not read.
 """
 
-import os
 import struct
 import zlib
 from pathlib import Path
@@ -24,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .durable import Appended, Mark
 from .tables import TABLES, Snapshot, Tables
 
 TITLE = b"allforone rounds 1\n"
@@ -60,15 +60,21 @@ class Content(NamedTuple):
 
 
 class TablesFile(Tables):
-    """What is whole in the file now; a file that is not there is one without rounds."""
+    """What is whole in the file now; a file that is not there is one without rounds.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    With a `mark` the file is gone on with after it, and what follows it is cut off.
+    """
+
+    def __init__(self, path: Path, mark: Mark | None = None) -> None:
+        self.path, self.file = path, Appended(path, mark)
         self._frames: list[tuple[Frame, Frame]] = []  # of each round: its own, and the one that has its pairs
         self._known: tuple[Frame, Content] | None = None  # the pairs that were last read or written
         if path.exists():
-            with path.open("rb") as file:
-                self._scan(file, path.stat().st_size)
+            try:
+                with path.open("rb") as file:
+                    self._scan(file, path.stat().st_size)
+            except OSError as error:
+                raise InputError(f"{path}: cannot be read ({error.strerror})") from error
 
     @property
     def rounds(self) -> list[int]:
@@ -84,8 +90,7 @@ class TablesFile(Tables):
         if self._frames:
             start, same = self._frames[-1][0].end, snapshot.tells_the_same(self[-1])
         frame = _frame(snapshot, start, same)
-        with self.path.open("ab") as file:  # in order: a kill leaves its beginning
-            file.write((b"" if self._frames else TITLE) + _written(frame, snapshot))
+        self.file.append((b"" if self._frames else TITLE) + _written(frame, snapshot))
         self._add(frame)
         if not same:
             self._known = frame, Content(*snapshot[1:])
@@ -99,20 +104,6 @@ class TablesFile(Tables):
             present = self._content(frame).present
         return Snapshot(frame.number, present, pairs, values)
 
-    def cut(self, rounds: int) -> None:
-        """Take off what was written after so many rounds; all before must be there."""
-        if not self.path.exists():
-            return
-        kept = [frames for frames in self._frames if frames[0].number <= rounds]
-        last, end = (kept[-1][0].number, kept[-1][0].end) if kept else (0, 0)
-        if last < rounds:
-            raise InputError(
-                f"{self.path}: damaged after round {last}, of {rounds} that are done; put back a copy, or remove the "
-                "file to go on without the weights of these rounds"
-            )
-        os.truncate(self.path, end)
-        self._frames, self._known = kept, None
-
     def _add(self, frame: Frame) -> None:
         self._frames.append((frame, self._frames[-1][1] if frame.tables & AS_BEFORE else frame))
 
@@ -123,8 +114,15 @@ class TablesFile(Tables):
         while len(header := file.read(HEADER.size)) == HEADER.size:
             number, clients, pairs, tables = HEADER.unpack(header)
             frame = Frame(number, clients, pairs, tables, start)
-            if number <= last or frame.end > size or (tables & AS_BEFORE and not self._frames):
+            if frame.end > size or (tables & AS_BEFORE and not self._frames):
                 break
+            if number <= last:
+                if _body(file, frame) is None:
+                    break
+                raise InputError(
+                    f"{self.path}: round {number} stands there after round {last}, as if two processes "
+                    "had written; make the run anew"
+                )
             self._add(frame)
             start, last = file.seek(frame.end), number
         while self._frames and _body(file, self._frames[-1][0]) is None:  # long enough, but not what was to be written

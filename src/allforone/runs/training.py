@@ -2,27 +2,40 @@
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, NamedTuple
 
 import polars
 import torch
 from torch import Tensor, nn
 
+from .. import stopping
 from ..algorithms import Algorithm, Info, State, advance
-from ..errors import Diverged, InputError
-from ..fleet import Evaluation, Fleet, MessageBytes, Models, Optimizer, Roster, row
-from ..problems import Problem
-from . import checkpoint
+from ..errors import Diverged, InputError, blaming, called
+from ..fleet import Evaluation, Fleet, MessageBytes, Models, Optimizer, Roster, Round, in_round, load_row
+from ..problems import Problem, Task, calling
+from ..problems.data import Finite
+from .callbacks import Beginning, Callback, Watch
 from .checkpoint import Checkpoint
 from .config import RunConfig
-from .folder import Folder
 from .history import History, Record, verdicts
+from .names import find_client
 from .tables import Tables
+from .writing import Writer
 
 #: Seconds of training that a crash may cost, at most.
 CHECKPOINT_SECONDS = 20.0
+
+
+class Start(NamedTuple):
+    """What a run begins from that is no common initial model."""
+
+    models: Models  #: client i's own in row i
+    step: int  #: updates that were done before, whose batches are not drawn again
+    told: str  #: in words, where they are from
+
 
 OnRound = Callable[[Record], None]
 
@@ -32,7 +45,7 @@ class Result:
     """What a run gives: every client its own model, and how they came to be."""
 
     config: RunConfig
-    problem: Problem
+    problem: Task
     roster: Roster
     stacked: Models
     history: History
@@ -42,10 +55,37 @@ class Result:
         """Client i's own model at place i."""
         return [self.model(i) for i in range(len(self.roster))]
 
-    def model(self, client: int) -> nn.Module:
+    @property
+    def names(self) -> list[str | None]:
+        """What the clients are called, where they have names."""
+        return [member.name for member in self.roster]
+
+    def number(self, client: int | str) -> int:
+        """Of a client, by its name or number."""
+        return find_client(self.names, client)
+
+    def model(self, client: int | str) -> nn.Module:
+        """One client's own, by its name or number."""
         model = copy.deepcopy(self.problem.initial_model(self.config.seed))
-        model.load_state_dict(row(self.stacked, client), strict=False)
-        return model.eval()
+        return load_row(model, self.stacked, self.number(client)).eval()
+
+    @torch.no_grad()
+    def predict(self, client: int | str, inputs: Any) -> Any:
+        """What a client's own model answers to inputs as its data have them: its `transform` is applied, where it is
+        known.
+
+        Example:
+            >>> import torch, allforone as afo
+            >>> result = afo.train(afo.digits(clients=4), rounds=1)
+            >>> result.predict(3, torch.zeros(2, 64)).shape
+            torch.Size([2, 10])
+        """
+        number = self.number(client)
+        model = self.model(number)
+        test = self.problem.clients[number].test if isinstance(self.problem, Problem) else None
+        transform = test.transform if isinstance(test, Finite) else None
+        with blaming(f"{called(number, self.names[number])}: its model fails on these inputs"):
+            return calling.called(model, transform(inputs) if transform else inputs)
 
     @property
     def weights(self) -> Tensor:
@@ -75,44 +115,102 @@ class Result:
 
 def train(
     config: RunConfig,
-    problem: Problem,
+    problem: Task,
     fleet: Fleet,
     algorithm: Algorithm,
     optimizer: Optimizer,
-    folder: Folder | None = None,
+    writer: Writer | None = None,
     on_round: OnRound | None = None,
+    start: Start | None = None,
+    callbacks: Sequence[Callback] = (),
 ) -> Result:
     """Do the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
-    journal = Journal(folder, on_round)
-    if folder and folder.checkpoint.exists():
-        done = checkpoint.load(folder.checkpoint, optimizer)
-        journal.history = folder.cut(done.round)
-        fleet.ledger = done.ledger
-    else:
-        start = algorithm.init(fleet.initial(), optimizer)
-        done = Checkpoint(start, 0, fleet.ledger, 0.0)
-        journal.begin(done, fleet.evaluate(start.models, fleet.begin(0, range(0))))
+    journal = Journal(writer, on_round, Watch(callbacks))
+    found = writer.latest(optimizer) if writer else None
+    before = None
+    if found is not None:
+        journal.go_on(found)
+        fleet.ledger, fleet.left, before = found.ledger, found.left, journal.history.metrics
+    with journal.watch.over(Beginning(config, fleet.roster, before)):
+        done = found or _begin(config, fleet, algorithm, optimizer, journal, start)
+        done = _rounds(config, problem, fleet, algorithm, done, journal, start)
+    if writer:
+        writer.finish(done.state.models)
+    return Result(config, problem, fleet.roster, done.state.models, journal.history)
+
+
+def _begin(
+    config: RunConfig, fleet: Fleet, algorithm: Algorithm, optimizer: Optimizer, journal: "Journal", start: Start | None
+) -> Checkpoint:
+    """Before the first round."""
+    begun = algorithm.init(_initial(fleet, start), optimizer)
+
+    def judged(round: Round) -> tuple[Evaluation, Tensor | None]:
+        return fleet.evaluate(begun.models, round), _held(config, fleet, begun.models, round)
+
+    evaluation, held = in_round(fleet, 0, range(0), judged)
+    return journal.begin(Checkpoint(begun, 0, fleet.ledger, 0.0), evaluation, held)
+
+
+def _rounds(
+    config: RunConfig,
+    problem: Task,
+    fleet: Fleet,
+    algorithm: Algorithm,
+    done: Checkpoint,
+    journal: "Journal",
+    start: Start | None,
+) -> Checkpoint:
+    """Those that are left, until a callback wants no more."""
+    before, inner = start.step if start else 0, config.inner or 1
     saved, size = time.monotonic(), MessageBytes.of(problem.initial_model(config.seed))
     try:
         for number in range(done.round + 1, (config.rounds or 0) + 1):
-            done = _one_round(config, fleet, algorithm, done, number, journal, size)
+            if journal.watch.stop:
+                break
+            stopping.check()
+            steps = range(before + (number - 1) * inner, before + number * inner)
+            done = _one_round(config, fleet, algorithm, done, number, steps, journal, size)
             if time.monotonic() - saved > CHECKPOINT_SECONDS:
                 journal.save(done)
                 saved = time.monotonic()
-    finally:  # also after Ctrl-C or a divergence: `done` is then the last whole round
+    finally:  # also after a signal or a divergence: `done` is then the last whole round
         journal.save(done)
-    if folder:
-        folder.save_models(done.state.models)
-    return Result(config, problem, fleet.roster, done.state.models, journal.history)
+    return done
+
+
+def _held(config: RunConfig, fleet: Fleet, models: Models, round: Round) -> Tensor | None:
+    """[N], the loss of each client's model on what is held out to watch the run by; NaN where it is not known."""
+    return fleet.new_losses(models, round).losses.nanmean(1) if config.hold_out else None
+
+
+def _initial(fleet: Fleet, start: Start | None) -> Models:
+    """The models before the first round."""
+    made = fleet.initial()
+    if start is None:
+        return made
+    other = sorted(name for name in {*made, *start.models} if _kind(made.get(name)) != _kind(start.models.get(name)))
+    if other:
+        raise InputError(
+            f"the models to start from are others than the one that is trained: {', '.join(other)} differ; give those "
+            "of the same architecture, one for each client"
+        )
+    return {name: start.models[name].clone() for name in made}
+
+
+def _kind(tensor: Tensor | None) -> Any:
+    return None if tensor is None else (tensor.dtype, tensor.shape)
 
 
 @dataclass
 class Journal:
     """Where a run is written down: in memory, in its folder, and to whoever watches."""
 
-    folder: Folder | None
+    writer: Writer | None
     on_round: OnRound | None
+    watch: Watch = field(default_factory=Watch)
     history: History = field(default_factory=History)
+    saved: int = -1  #: the round of the last checkpoint
 
     @cached_property
     def defined(self) -> Tensor:
@@ -120,21 +218,38 @@ class Journal:
         first = self.history.metrics.filter(polars.col("round") == 0).sort("client")
         return ~torch.tensor(first["loss"].is_null().to_list())
 
-    def begin(self, start: Checkpoint, evaluation: Evaluation) -> None:
+    def begin(self, start: Checkpoint, evaluation: Evaluation, held: Tensor | None) -> Checkpoint:
         """Before the first round. What cannot be saved is refused now, not after hours."""
-        if self.folder:
-            self.history = self.folder.clear()
-        self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0))
+        if self.writer:
+            self.history = self.writer.begin()
+        self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, held))
+        start = start._replace(marks=self.history.marks)
         self.save(start)
+        return start
+
+    def go_on(self, done: Checkpoint) -> None:
+        """After the rounds of a checkpoint."""
+        if self.writer:
+            self.history = self.writer.go_on(done)
+            self._keeps(done.round)
 
     def add(self, record: Record) -> None:
         self.history.add(record)
         if self.on_round:
             self.on_round(record)
+        self.watch.see(record)
 
     def save(self, done: Checkpoint) -> None:
-        if self.folder:
-            checkpoint.save(self.folder.checkpoint, done)
+        """Once for each round: of two checkpoints of the same, neither would be the one before."""
+        if self.writer and done.round != self.saved:
+            self.history.flush()
+            self.writer.save(done)
+            self._keeps(done.round)
+
+    def _keeps(self, number: int) -> None:
+        self.saved = number
+        if self.writer:
+            stopping.keeps(f"everything up to round {number} is kept in {self.writer.path}")
 
 
 def _one_round(
@@ -143,33 +258,40 @@ def _one_round(
     algorithm: Algorithm,
     done: Checkpoint,
     number: int,
+    steps: range,
     journal: Journal,
     size: MessageBytes,
 ) -> Checkpoint:
-    start, inner = time.perf_counter(), config.inner or 1
-    round = fleet.begin(number, range((number - 1) * inner, number * inner))
-    evaluation = None
-    try:
+    start = time.perf_counter()
+
+    def work(round: Round) -> tuple[Round, State, Info, float, Evaluation | None, Tensor | None]:
         state, info = advance(algorithm, done.state, fleet, round)
         seconds = done.seconds + time.perf_counter() - start
         _check_finite(state, fleet.trained, round.steps)
+        evaluation, held = None, None
         if number % config.evaluate_every == 0 or number == config.rounds:
             evaluation = fleet.evaluate(state.models, round)
+            held = _held(config, fleet, state.models, round)
             lost = evaluation.known & ~evaluation.loss.isfinite() & journal.defined
             for client in lost.nonzero().flatten().tolist():
                 raise Diverged(client, client, round.steps[-1])
+        return round, state, info, seconds, evaluation, held
+
+    try:
+        round, state, info, seconds, evaluation, held = in_round(fleet, number, steps, work)
     except Diverged as error:
         kept = f"; everything up to round {number - 1} is kept" + (
-            f" in {journal.folder.path}" if journal.folder else ""
+            f" in {journal.writer.path}" if journal.writer else ""
         )
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
     fleet.ledger = fleet.ledger.sent(info.messages, sent_bytes(info, size))
-    after = Checkpoint(state, number, fleet.ledger, seconds)
+    after = Checkpoint(state, number, fleet.ledger, seconds, fleet.left)
     journal.history.add_info(number, info, round.present)
+    journal.history.add_contacts(number, fleet.contacts())
     if evaluation is not None:
-        journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds))
-    return after
+        journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds, held))
+    return after._replace(marks=journal.history.marks)
 
 
 def sent_bytes(info: Info, size: MessageBytes) -> int | None:

@@ -7,12 +7,13 @@ from functools import partial
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad
+from torch.func import grad
 
 from ..errors import InputError, blaming
 from ..fleet import Models, Optimizer, Stacked, row, surely
 from ..fleet.workers import one_core
 from ..problems import Problem
+from ..problems.calling import called
 from ..problems.data import Batch, draw, generator
 from .constants import Constants, Estimated, Seen
 from .heterogeneity import share_above
@@ -45,7 +46,7 @@ class Landscape:
     def loss(self, batch: Batch, point: Tensor) -> Tensor:
         parts = point.split([shape.numel() for shape in self.shapes.values()])
         model = {name: part.view(shape) for part, (name, shape) in zip(parts, self.shapes.items(), strict=True)}
-        return self.problem.loss(functional_call(self.module, {**model, **self.frozen}, batch[0]), batch[1])
+        return self.problem.loss(called(self.module, batch[0], {**model, **self.frozen}), batch[1])
 
     def gradient(self, batch: Batch, point: Tensor) -> Tensor:
         slope: Tensor = grad(partial(self.loss, batch))(point)

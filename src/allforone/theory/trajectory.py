@@ -9,6 +9,7 @@ from ..algorithms import Algorithm, AllForOne, BySimilarity, Guarded, Local, Ora
 from ..collaboration import Continuous, effective_variance
 from ..errors import InputError
 from ..fleet import Fleet, InProcess, Optimizer
+from ..machines.loop import Loop
 from .bounds import along
 from .heterogeneity import of_quadratics
 from .quadratics import quadratics
@@ -34,7 +35,7 @@ def trajectory(fleet: Fleet, algorithm: Algorithm, optimizer: Optimizer, rounds:
     E[ε_t] ≤ ε_{t−1} − η⟨∇R_i, G⟩ + (η²β/2)(‖G‖² + Σ_k α_ik² σ_k²), lets the partners' errors cancel: it is sharper
     where similarity is estimated and some partners are false.
     """
-    if not isinstance(fleet, InProcess):
+    if not isinstance(fleet, InProcess | Loop):
         raise InputError("clients that lie do not send gradients: the bound says nothing of a run with an attack")
     known = quadratics(fleet.problem)
     if known is None:

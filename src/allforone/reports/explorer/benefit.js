@@ -1,34 +1,16 @@
 // What collaboration brings each client, and who gives and who receives.
 
-// Per client over training alone, seed by seed, most first: plain differences, or those of powers of ten.
+// Per client over training alone, most first, as Python found them; null where nobody trained alone.
 function gains(name, q) {
-  const alone = data.progress[inRole("alone")],
-    ours = data.progress[name],
-    n = clientCount(),
-    found = [];
-  if (!alone || name === inRole("alone")) return null;
-  for (let i = 0; i < n; i++) {
-    const seeds = [];
-    ours.seeds.forEach((seed, s) => {
-      const other = alone.seeds.indexOf(seed);
-      if (other < 0) return;
-      let [a, b] = [unpack(ours.of[q.name].last)[s * n + i], unpack(alone.of[q.name].last)[other * n + i]];
-      if (q.powers) [a, b] = [a, b].map(v => Math.log10(Math.max(v, 1e-28)));
-      if (Number.isFinite(a) && Number.isFinite(b)) seeds.push({seed, gain: q.lower ? b - a : a - b});
-    });
-    if (seeds.length)
-      found.push({
-        client: i,
-        seeds,
-        mean: mean(seeds.map(s => s.gain)),
-        low: Math.min(...seeds.map(s => s.gain)),
-        high: Math.max(...seeds.map(s => s.gain)),
-      });
-  }
-  return found.length ? found.sort((a, b) => b.mean - a.mean) : null;
+  const found = data.gains[name][q.name] || [];
+  return found.length ? found : null;
 }
 
-const gainUnit = q => (q.percent ? "percentage points" : q.powers ? "powers of ten" : q.name);
+// What a guard found for each client on data that no model was trained on, and how that is read.
+const GUARDED = {name: "loss", title: "loss on new data", percent: true, digits: 0, unit: "% of its local model's loss"};
+const guardGains = () => (current()?.guarded.length ? current().guarded : null);
+
+const gainUnit = q => (q.unit ? q.unit : q.percent ? "percentage points" : q.powers ? "powers of ten" : q.name);
 const gainNumber = (value, q) => (q.percent ? 100 * value : value);
 const signed = value => `${value < 0 ? "−" : "+"}${short(Math.abs(value))}`;
 const gainText = (value, q) =>
@@ -40,24 +22,28 @@ const ENDS = 20;
 const ends = list => (data.crowd && list.length > 2 * ENDS ? [...list.slice(0, ENDS), ...list.slice(-ENDS)] : list);
 
 function showBenefit() {
-  const q = quantity(),
-    name = chosen.algorithm || data.algorithms[0].name,
-    gained = gains(name, q),
+  const name = chosen.algorithm || data.algorithms[0].name,
+    compared = gains(name, quantity()),
+    gained = compared || guardGains(),
+    q = compared ? quantity() : GUARDED,
     alone = inRole("alone"),
     {label} = algorithm(name);
   $("gain-figure").hidden = !gained;
   $("gain-figure").parentElement.classList.toggle("single", !gained);
-  const manySeeds = gained && Math.max(...gained.map(g => g.seeds.length)) > 1;
+  const manySeeds = compared && Math.max(...gained.map(g => g.seeds.length)) > 1;
   if (gained) {
     const better = gained.filter(g => g.mean >= 0).length,
-      always = gained.filter(g => g.low >= 0).length,
+      always = gained.filter(g => (compared ? g.low >= 0 : g.low > 0)).length,
       least = gained.at(-1),
       most = gained[0];
     $("benefit-lead").textContent =
-      `With ${label}, ${better} of ${gained.length} clients end no worse than alone${manySeeds ? `, ${always} of them in every seed` : ""}. ` +
+      (compared
+        ? `With ${label}, ${better} of ${gained.length} clients end no worse than alone${manySeeds ? `, ${always} of them in every seed` : ""}. `
+        : `By new data, ${label} lowered the loss of ${better} of ${gained.length} clients, ${always} of them surely. `) +
       `Least: ${clientName(least.client)}, ${tellGain(least.mean, q)}; most: ${clientName(most.client)}, ${tellGain(most.mean, q)}.`;
-    $("gain-title").textContent = `Gain in ${q.title} over ${brief(alone)}, by client${data.crowd ? `: the ${ENDS} who gain most and the ${ENDS} who gain least` : ""}`;
-    showGains(ends(gained), q);
+    $("gain-title").textContent =
+      `Gain in ${q.title} over ${compared ? brief(alone) : "its local model"}, by client${data.crowd ? `: the ${ENDS} who gain most and the ${ENDS} who gain least` : ""}`;
+    showGains(ends(gained), q, compared ? brief(alone) : "alone");
   } else
     $("benefit-lead").textContent =
       name === alone
@@ -66,6 +52,7 @@ function showBenefit() {
   showExchange(name);
   $("benefit-note").textContent =
     (manySeeds ? "Bar: lowest to highest seed; small marks: each seed; dot: their mean. " : "") +
+    (gained && !compared ? "Bar: 95 % interval of the guard, on data that no model was trained on. " : "") +
     "Receives: the weight a client gives to others' gradients, mean over rounds; gives: the weight that others give to its.";
 }
 
@@ -89,7 +76,8 @@ function rowsChart(box, clients, left, right, paint) {
           "style": "cursor:pointer",
           "onclick": () => choose(i, null),
         },
-        /^\d+$/.test(data.clients[i].name) || data.clients[i].name.length > 12 ? String(i) : data.clients[i].name,
+        shortName(i),
+        draw("title", {}, clientName(i)),
       ),
     );
   });
@@ -98,10 +86,9 @@ function rowsChart(box, clients, left, right, paint) {
   return svg;
 }
 
-const labelRoom = () =>
-  Math.max(34, ...data.clients.map(c => (/^\d+$/.test(c.name) || c.name.length > 12 ? 0 : 7 * c.name.length + 16)));
+const labelRoom = () => Math.max(34, 16 + nameWidth(everyone()));
 
-function showGains(gained, q) {
+function showGains(gained, q, other) {
   const value = v => gainNumber(v, q),
     low = Math.min(0, ...gained.map(g => value(g.low))),
     high = Math.max(0, ...gained.map(g => value(g.high)));
@@ -121,7 +108,7 @@ function showGains(gained, q) {
         draw(
           "text",
           {"x": (x0 + x1) / 2, "y": bottom + 35, "text-anchor": "middle"},
-          `${gainUnit(q)} better than ${brief(inRole("alone"))}`,
+          q.unit ? `loss lower than ${other}, in ${gainUnit(q)}` : `${gainUnit(q)} better than ${other}`,
         ),
       );
       gained.forEach((g, place) => {

@@ -91,9 +91,9 @@ function showStrip() {
     splits,
     onlyRows: true,
     rowHeight: Math.max(5, Math.min(24, 300 / n)),
-    labelWidth: clientCount() > 999 ? 40 : 30,
+    labelWidth: Math.max(30, 14 + nameWidth(order)),
     label: `Weights of ${clientName(i)} by partner and round.`,
-    rowLabel: r => String(order[r]),
+    rowLabel: r => shortName(order[r]),
     columnLabel: c => String(frames.rounds[c]),
     rowChosen: order.indexOf(chosen.partner),
     now: frames.rounds.length > 1 ? chosen.frame : -1,
@@ -187,8 +187,12 @@ function showPartners() {
     `In ${frames.constant ? "every round" : `round ${frames.rounds[at]}`}, of ${algorithm(chosen.algorithm).label}, seed ${frames.seed}.` +
     (frames.constant ? "" : ` ±: standard deviation over the ${2 * NEAR + 1} rounds shown around it.`) +
     (several ? " Over seeds: lowest to highest." : "") +
+    " Weight (α): how much of the client's step comes from the partner's gradient; 0: it is not used." +
+    (alike
+      ? " Similarity (r̂): how much the partner's gradient, as far as noise lets it be seen, goes where the client's own does; 1 is the same, 0 nothing in common."
+      : "") +
     (frames.bias
-      ? ` Bias: how far the partner's gradient is off, squared. Noise: the error of following the partner alone. Both in units of ${clientName(i)}'s own squared gradient${others.some(compared) ? `; its own noise is ${short(pairAt(frames, "noise", at, i, i))}` : ""}.`
+      ? ` Bias: how far the partner's gradient is off because its task is another, squared. Noise: how far off a step along the partner's gradient is because it comes from few samples. Both in units of ${clientName(i)}'s own squared gradient${others.some(compared) ? `; its own noise is ${short(pairAt(frames, "noise", at, i, i))}` : ""}.`
       : "") +
     " Hardly used: with less than a twentieth of the client's own weight." +
     (isCrowd(frames) ? ` At most the ${frames.partners.shape[2] - 1} strongest partners are shown.` : "");

@@ -33,41 +33,32 @@ function meanWeights(frames, from, to) {
   return sum.map((value, j) => (seen[j] ? value / seen[j] : 0));
 }
 
-// Found clusters of every frame, from it and the four before.
-const found = new WeakMap();
-function partitions(frames) {
-  if (!found.has(frames))
-    found.set(
-      frames,
-      frames.rounds.map((_, at) =>
-        isCrowd(frames)
-          ? Array.from(slice(frames.found, at))
-          : findClusters(meanWeights(frames, Math.max(0, at - 4), at), clientCount()),
-      ),
-    );
-  return found.get(frames);
-}
+// Found clusters of every frame, from it and the few before.
+const partitionAt = (frames, at) => Array.from(slice(frames.found, at), Math.round);
+const partitions = frames => frames.rounds.map((_, at) => partitionAt(frames, at));
 
-// The clients as they are shown, and the places where another cluster begins; the same in all rounds.
+// The clients as they are shown in a frame, and the places where another cluster begins. Found clusters are those of
+// the frame's round, so that blocks are what the page says was found in it.
 const orders = new WeakMap();
-function arrangement(frames) {
+function arrangement(frames, at = chosen.frame) {
   if (!orders.has(frames)) orders.set(frames, {});
-  const kept = orders.get(frames);
-  if (!kept[chosen.order]) {
-    const n = clientCount(),
-      truth = frames.truth;
+  const kept = orders.get(frames),
+    found = chosen.order === "found" || (chosen.order === "truth" && !frames.truth),
+    key = found && !isCrowd(frames) ? `found ${at}` : chosen.order;
+  if (!kept[key]) {
+    const n = clientCount();
     const groups = isCrowd(frames)
       ? blocksOf(frames).labels
-      : chosen.order === "found" || (chosen.order === "truth" && !truth)
-        ? findClusters(meanWeights(frames, 0, frames.rounds.length - 1), n)
+      : found
+        ? partitionAt(frames, at)
         : chosen.order === "truth"
-          ? truth
+          ? frames.truth
           : new Array(n).fill(0);
     const order = Array.from({length: n}, (_, i) => i).sort((a, b) => groups[a] - groups[b] || a - b);
     const splits = order.map((_, j) => j).filter(j => j && groups[order[j]] !== groups[order[j - 1]]);
-    kept[chosen.order] = {order, splits: splits.length < n - 1 ? splits : [], groups};
+    kept[key] = {order, splits: splits.length < n - 1 ? splits : [], groups};
   }
-  return kept[chosen.order];
+  return kept[key];
 }
 
 const tops = new WeakMap();
@@ -151,7 +142,13 @@ function showAgreement() {
   $("truth-figure").hidden = !truth;
   $("agreement").classList.toggle("single", !truth);
   $("clusters-note").textContent =
-    "Found clusters: who uses each other's gradients in the round and the four before, joined closest first, where modularity is best.";
+    (isCrowd(frames)
+      ? "Blocks above: clusters found over all rounds that are shown. "
+      : "Blocks of the map: the clusters found in its round. ") +
+    "Found clusters: who uses each other's gradients in the round and the four before, joined closest first, where modularity is best." +
+    (truth
+      ? " The adjusted Rand index says how well they agree with the true clusters: 1 is the same, 0 is what guessing would give."
+      : "");
   agreementChart = lineChart($("rand"), {
     series: [
       {
@@ -175,7 +172,7 @@ function showFrame() {
   if (!frames) return;
   const at = chosen.frame,
     truth = frames.truth,
-    partition = partitions(frames)[at];
+    partition = partitionAt(frames, at);
   const planned = algorithm(chosen.algorithm).rounds;
   $("slider").value = at;
   $("round").textContent = frames.constant ? "the same in all" : `round ${frames.rounds[at]} of ${planned}`;
@@ -196,11 +193,11 @@ function showFrame() {
 // Every pair of clients as a cell, and every client as a node.
 function showPairs(frames, at) {
   const n = clientCount(),
-    {order, splits, groups} = arrangement(frames),
+    {order, splits, groups} = arrangement(frames, at),
     weights = slice(frames.weights, at),
     top = largest(frames),
     truth = frames.truth,
-    names = {rowLabel: r => String(order[r]), columnLabel: c => String(order[c])};
+    names = {rowLabel: r => shortName(order[r]), columnLabel: c => shortName(order[c]), labelWidth: 14 + nameWidth(order)};
   heatMap($("matrix"), {
     rows: n,
     columns: n,
@@ -235,6 +232,8 @@ function showPairs(frames, at) {
     groups: truth || groups,
     chosenClient: chosen.client,
     pick: i => choose(i, null),
+    label: areNamed() ? shortName : String,
+    beside: areNamed(),
   });
 }
 
@@ -247,6 +246,7 @@ function showRamp() {
   }
   const frames = current(),
     top = isCrowd(frames) ? Math.max(1e-9, ...known(unpack(blocksOf(frames).weights))) : largest(frames);
+  $("ramp").style.paddingLeft = `${isCrowd(frames) ? 30 : Math.max(30, 14 + nameWidth(everyone()))}px`;
   $("ramp").replaceChildren("0", bar, `${short(top)}  (square-root scale)`);
 }
 

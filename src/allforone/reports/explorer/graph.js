@@ -1,18 +1,38 @@
 // Who listens to whom as arrows between clients on a circle, neighbours by cluster; or between clusters.
 
 const MOST_ARROWS = 400;
+//: Nodes that have their names beside them at most.
+const MOST_NAMED = 24;
 
 const tellNode = (i, groups) =>
   `${sentence(clientName(i))}: ${count(data.clients[i].size, "sample")}, cluster ${groups[i]}`;
 
-// radiusOf, label and tell (a node's words) are those of clients, unless others are given
-function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick, radiusOf, label = String, tell}) {
+// A node's name outside of the ring, in the direction (dx, dy) from its middle.
+function outside(text, radius, dx, dy) {
+  const side = Math.abs(dx) > 0.3;
+  return draw(
+    "text",
+    {
+      "class": "beside",
+      "x": (side ? Math.sign(dx) * (radius + 4) : 0).toFixed(1),
+      "y": (side ? dy * (radius + 2) : Math.sign(dy) * (radius + 11)).toFixed(1),
+      "style": `text-anchor:${side ? (dx > 0 ? "start" : "end") : "middle"}`,
+    },
+    text,
+  );
+}
+
+// radiusOf, label and tell (a node's words) are those of clients, unless others are given; labels may stand beside nodes
+function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick, radiusOf, label = String, tell, beside = false}) {
   const n = order.length,
     size = Math.min(480, box.clientWidth || 400),
     middle = size / 2;
   const usual = Math.max(5, Math.min(15, (2.2 * size) / n / 2)),
     radius = radiusOf || (() => usual),
-    ring = middle - Math.max(...order.map(radius)) - 6;
+    widest = Math.max(...order.map(radius)),
+    named = beside && n <= MOST_NAMED,
+    across = middle - widest - (named ? 6 + nameWidth(order) : 6),
+    ring = middle - widest - (named ? 22 : 6);
   const gap = splits.length ? 0.8 : 0,
     turns = n + gap * (splits.length + 1),
     where = new Map();
@@ -20,7 +40,7 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
     // a gap between clusters, one of them on top
     const angle =
       (2 * Math.PI * (place + (1 + gap) / 2 + gap * splits.filter(s => s <= place).length)) / turns - Math.PI / 2;
-    where.set(i, [middle + ring * Math.cos(angle), middle + ring * Math.sin(angle)]);
+    where.set(i, [middle + across * Math.cos(angle), middle + ring * Math.sin(angle)]);
   });
   const arrows = [];
   for (const i of order)
@@ -97,7 +117,8 @@ function showGraph(box, {order, splits, weights, top, groups, chosenClient, pick
       },
       draw("circle", {r: radius(i), style: `fill:var(--c${groups[i] % 8})`}),
     );
-    if (radius(i) >= 9) node.append(draw("text", {}, label(i)));
+    if (named) node.append(outside(label(i), radius(i), (x - middle) / across, (y - middle) / ring));
+    else if (radius(i) >= 9 && !beside) node.append(draw("text", {}, label(i)));
     svg.append(node);
   });
   const focused = box.contains(document.activeElement);

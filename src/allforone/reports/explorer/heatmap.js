@@ -6,8 +6,9 @@ function heatMap(box, options) {
   const {rows, columns, splits = [], onlyRows = false, labelled = true} = options;
   const width = Math.min(options.size || 1e9, box.clientWidth || 400),
     gap = splits.length && rows <= 60 ? 5 : splits.length ? 2 : 0;
-  const left = labelled ? options.labelWidth || 30 : 0,
-    top = labelled && !onlyRows ? 20 : 0,
+  const left = labelled ? Math.max(30, options.labelWidth || 0) : 0,
+    turned = labelled && !onlyRows && left > 44, // names stand upright over their columns
+    top = labelled && !onlyRows ? (turned ? left - 2 : 20) : 0,
     bottom = onlyRows ? 22 : 0;
   const side = (width - left - (onlyRows ? 0 : gap * splits.length)) / columns;
   const tall = options.rowHeight || side;
@@ -49,7 +50,7 @@ function heatMap(box, options) {
     }
   if (labelled) {
     const every = Math.max(1, Math.ceil(13 / tall)),
-      across = Math.max(1, Math.ceil((onlyRows ? 46 : 17) / side));
+      across = Math.max(1, Math.ceil((onlyRows ? 46 : turned ? 12 : 17) / side));
     pen.font = "11px system-ui, sans-serif";
     pen.textBaseline = "middle";
     for (let r = 0; r < rows; r += every) {
@@ -61,9 +62,13 @@ function heatMap(box, options) {
     }
     for (let c = 0; c < columns; c += across) {
       pen.font = "11px system-ui, sans-serif";
-      pen.textAlign = "center";
+      pen.textAlign = turned ? "left" : "center";
       pen.fillStyle = ink("--soft");
-      pen.fillText(options.columnLabel(c), X(c) + side / 2, onlyRows ? height - 9 : top - 10);
+      pen.save();
+      pen.translate(X(c) + side / 2, onlyRows ? height - 9 : top - (turned ? 6 : 10));
+      if (turned) pen.rotate(-Math.PI / 2);
+      pen.fillText(options.columnLabel(c), 0, 0);
+      pen.restore();
     }
   }
   const frame = (x, y, w, h, name, thick) => {

@@ -40,8 +40,22 @@ function showAll() {
   showCollaboration();
   showClient();
   showBenefit();
+  showMachines();
   showCosts();
+  tellSideways();
 }
+
+// A table that is wider than its place says so.
+function tellSideways() {
+  for (const box of document.querySelectorAll(".scroll")) {
+    const wider = box.scrollWidth > box.clientWidth + 1,
+      told = box.previousElementSibling?.classList.contains("sideways") ? box.previousElementSibling : null;
+    box.classList.toggle("more", wider);
+    if (wider && !told) box.before(make("small", {class: "sideways"}, "wider than the screen: scroll sideways →"));
+    if (!wider && told) told.remove();
+  }
+}
+new ResizeObserver(tellSideways).observe(document.body);
 
 function show(numbers) {
   const frames = data && current(),
@@ -86,6 +100,7 @@ $("algorithm").onchange = event => {
   showCollaboration();
   showClient();
   showBenefit();
+  showMachines();
 };
 $("seed").onchange = event => {
   player.stop();
@@ -95,6 +110,7 @@ $("seed").onchange = event => {
   showCards();
   showCollaboration();
   showClient();
+  showMachines();
 };
 $("order").onchange = event => {
   chosen.order = event.target.value;

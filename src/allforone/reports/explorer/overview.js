@@ -23,6 +23,15 @@ const brief = name => algorithm(name).label.split(" (")[0];
 const quantity = () => data.quantities.find(q => q.name === chosen.quantity);
 const isLog = () => chosen.scale === "log" && quantity().logs;
 const clientName = i => (/^\d+$/.test(data.clients[i].name) ? `client ${data.clients[i].name}` : data.clients[i].name);
+// A name where there is little room, and how wide the widest of some is.
+const LONGEST_NAME = () => (innerWidth < 600 ? 10 : 16);
+const shortName = i => {
+  const {name} = data.clients[i],
+    most = LONGEST_NAME();
+  return name.length > most ? `${name.slice(0, most - 1).trimEnd()}…` : name;
+};
+const nameWidth = clients => clients.reduce((wide, i) => Math.max(wide, 6.4 * shortName(i).length), 0);
+const areNamed = () => data.clients.some(client => !/^\d+$/.test(client.name));
 const sentence = text => text[0].toUpperCase() + text.slice(1);
 const AXES = {
   round: {title: "round"},
@@ -125,10 +134,19 @@ function showCards() {
       card(
         "Agreement with true clusters",
         scores.at(-1).toFixed(2),
-        "adjusted Rand index at the end" +
+        "adjusted Rand index at the end, 1 is the truth" +
           (scores.length > 1 ? `; best ${best.toFixed(2)}, from round ${frames.rounds[scores.indexOf(best)]}` : ""),
       );
     } else card("Clusters found", String(new Set(parts.at(-1)).size), "at the end, by who listened to whom");
+  }
+  const watched = frames ? Object.entries(frames.guard) : [];
+  if (watched.length) {
+    const given = watched.filter(([, verdict]) => verdict.alone).map(([i]) => clientName(+i));
+    card(
+      "Given its local model by the guard",
+      given.length ? `${given.length} of ${watched.length}` : "nobody",
+      given.length ? given.join(", ") : `of ${count(watched.length, "client")}: collaboration surely hurt none`,
+    );
   }
   const cost = data.costs[name],
     alone = inRole("alone");

@@ -1,0 +1,41 @@
+"""Whether what a site says can be used: tensors of the right shape and kind, whose numbers are finite."""
+
+from typing import Any, TypeGuard
+
+import torch
+from torch import Tensor
+
+from ..fleet import Models
+
+
+def fine_rows(found: Any, like: Models, names: list[str], count: int) -> Tensor:
+    """[count], which rows of these stacked tensors can be used; none where one has another shape or kind."""
+    fine = torch.ones(count, dtype=torch.bool)
+    for name in names:
+        tensor: Any = found.get(name) if isinstance(found, dict) else None
+        if not is_like(tensor, (count, *like[name].shape[1:]), like[name].dtype):
+            return torch.zeros(count, dtype=torch.bool)
+        fine &= finite_rows(tensor)
+    return fine
+
+
+def is_like(tensor: Any, shape: tuple[int, ...], dtype: torch.dtype | None = None) -> TypeGuard[Tensor]:
+    """Whether it is a tensor of this shape and kind, by default of any floating kind."""
+    if not isinstance(tensor, Tensor) or tensor.shape != shape:
+        return False
+    return tensor.is_floating_point() if dtype is None else tensor.dtype == dtype
+
+
+def finite_rows(tensor: Tensor) -> Tensor:
+    return tensor.isfinite().reshape(len(tensor), -1).all(1)
+
+
+def drawn_by(said: Any) -> list[tuple[str, range, int]]:
+    """(purpose, steps, samples of each) as a site tells them; what makes no sense is left out."""
+    found = []
+    for entry in said if isinstance(said, list) else ():
+        if isinstance(entry, list) and len(entry) == 4 and all(type(number) is int for number in entry[1:]):
+            purpose, start, stop, size = entry
+            if 0 <= start <= stop and 0 <= size < 2**40:
+                found.append((str(purpose), range(start, stop), size))
+    return found

@@ -1,0 +1,60 @@
+"""All sites in this process: the plain N² loop, the reference that every other fleet is held to."""
+
+from collections.abc import Mapping
+
+from ..fleet import Participation
+from ..fleet.in_process import checked_module
+from ..problems import Client, Problem, Task
+from .optimizers import Makes
+from .site import Site, passes_of
+from .sites import Sites
+from .transport import Direct
+
+
+class Loop(Sites):
+    """`Sites` over `Direct`: one question after the other, one gradient at a time."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        seed: int,
+        batch_size: int | None = None,
+        participation: Participation = 1.0,
+        sketch: int = 0,
+    ) -> None:
+        makes: Makes = {}
+        self.problem = problem
+        checked_module(problem, seed)
+        size, clients = batch_size or problem.settings.batch_size, dict(enumerate(problem.clients))
+        self.sites = sites_of(problem, clients, seed, size, makes=makes, frank=True)
+        self.passes = self.sites[0].passes
+        direct = Direct({str(k): site for k, site in self.sites.items()})
+        super().__init__(
+            problem,
+            direct,
+            seed=seed,
+            batch_size=batch_size,
+            participation=participation,
+            told=sketch,
+            makes=makes,
+            trusting=True,
+        )
+
+
+def sites_of(
+    task: Task,
+    clients: Mapping[int, Client],
+    seed: int,
+    batch_size: int,
+    *,
+    makes: Makes | None = None,
+    frank: bool = False,
+) -> dict[int, Site]:
+    """A site for each of these clients in one process, where they share the module."""
+    number = next(iter(clients))
+    passes = passes_of(task, clients[number], number, seed, batch_size)
+    return {
+        k: Site(task, client, k, seed=seed, batch_size=batch_size, passes=passes, makes=makes, frank=frank)
+        for k, client in clients.items()
+    }

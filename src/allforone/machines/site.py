@@ -1,0 +1,248 @@
+"""Where a client's data are: a function from questions to answers, and nothing kept in between."""
+
+from collections.abc import Callable
+
+import torch
+
+from ..errors import Diverged, within
+from ..fleet import Models, Proximal, row
+from ..fleet.batches import Batches
+from ..fleet.judge import Judge
+from ..fleet.models import alone, flat
+from ..fleet.passes import Passes
+from ..fleet.sketch import sketch
+from ..fleet.walks import walk
+from ..problems import Client, Task
+from ..problems.data import Batch, Finite, draw, generator
+from ..problems.tree import length
+from .agreement import describe, model_of
+from .audit import Audit
+from .optimizers import Makes, state_of, unpack
+from .wire import Message, Unreadable, decode, encode
+
+
+class Drawn:
+    """What an answer was made from, in the order in which it was drawn."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, int, int]] = []  #: purpose, steps from and to, samples of each
+
+    def count(self, client: int, steps: range, purpose: str, size: int) -> None:
+        self.told.append((purpose, steps.start, steps.stop, size))
+
+
+class Site:
+    """One client, its copy of the task, and its answers. STATELESS: an answer is a function of the question and of the
+    client's data.
+
+    Args:
+        task: what is learned.
+        client: whose data are here.
+        number: of the client, by which its batches are drawn.
+        seed: of the run.
+        batch_size: samples of an update; by default the task's.
+        passes: the model and the loss, where sites of one process share them.
+        makes: of optimizers that are code, where coordinator and site share a process.
+        frank: raise errors as they are, where one owner has all data in one process. Else what leaves is a sentence of
+            ours and the error's type, since an error's own text may quote data.
+        held_out: the share of the training data by which a guard judges; 0 where the client holds out its own, or no
+            guard watches.
+        audit: the log of what is answered.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        client: Client,
+        number: int,
+        *,
+        seed: int,
+        batch_size: int | None = None,
+        passes: Passes | None = None,
+        makes: Makes | None = None,
+        frank: bool = False,
+        held_out: float = 0.0,
+        audit: Audit | None = None,
+    ) -> None:
+        if held_out:
+            client = client.hold_out(held_out, generator(seed, number, "held out"))
+        self.task, self.client, self.number, self.seed = task, client, number, seed
+        self.batch_size = batch_size or task.settings.batch_size
+        self.passes = passes or passes_of(task, client, number, seed, self.batch_size)
+        self.makes, self.frank, self.audit = makes, frank, audit
+        self._alone = torch.arange(number + 1) == number  # who is asked of those that are here
+
+    def answer(self, question: bytes) -> bytes:
+        """The answer to a question; of what fails, that it failed. An answer that cannot be logged does not leave."""
+        asked: Message = {}
+        try:
+            asked = decode(question)
+            told = self._reply(asked)
+        except Exception as error:
+            if self.frank:
+                raise
+            told = _failure(error)
+        answer = encode(told)
+        if self.audit:
+            try:
+                self.audit.write(asked, told, len(question), len(answer))
+            except OSError as error:
+                return encode({"error": type(error).__name__, "why": "its audit log cannot be written"})
+        return answer
+
+    def _reply(self, asked: Message) -> Message:
+        questions: dict[str, Callable[[Message, Batches], Message]] = {
+            "describe": self._describe,
+            "ping": lambda asked, batches: {},
+            "gradients": self._gradients,
+            "descend": self._descend,
+            "look": self._look,
+            "walk": self._walk,
+            "losses": self._losses,
+            "new_losses": self._new_losses,
+            "evaluate": self._evaluate,
+        }
+        drawn = Drawn()
+        batches = Batches({self.number: self.client}, self.seed, self.batch_size, drawn)
+        found = questions[asked["ask"]](asked, batches)
+        return {**found, "drawn": drawn.told}
+
+    def _describe(self, asked: Message, batches: Batches) -> Message:
+        return describe(self.task, self.passes, self.client, self.number, self.seed, self.batch_size)
+
+    def _gradients(self, asked: Message, batches: Batches) -> Message:
+        """g_k(θ_m) for every model m that was sent, and the buffers after the passes of the client's own."""
+        step, owners, models = asked["step"], asked["owners"], asked["models"]
+        batch = batches.of(self._alone, step)[self.number]
+        gradients, buffers = [], []
+        for m in range(_count(models)):
+            owner = self.number if owners is None else owners[m]
+            gradient, after = self._gradient(alone(models, m), owner, batch, step)
+            gradients.append(gradient)
+            if owners is not None and owner == self.number:
+                buffers.append(after)
+        return {"gradients": _stacked(gradients), "buffers": _stacked(buffers)}
+
+    def _gradient(
+        self, model: Models, owner: int, batch: Batch, step: int, purpose: str = "update"
+    ) -> tuple[Models, Models]:
+        """At another's model on which the loss is not finite, a gradient that is not either: that is the other's to
+        refuse."""
+        try:
+            return self.passes.gradient(model, owner, self.number, batch, step, purpose)
+        except Diverged:
+            if self.frank or owner == self.number:
+                raise
+            return {name: torch.full_like(model[name], torch.nan) for name in self.passes.trained}, {}
+
+    def _descend(self, asked: Message, batches: Batches) -> Message:
+        """All updates of a round by the client's own gradients, times `scale`."""
+        steps, scale = range(*asked["steps"]), asked["scale"]
+        running = unpack(asked["optimizer"], self.makes).start(asked["models"], self.passes.trained)
+        near = Proximal(asked["near"]["strength"], asked["near"]["centre"]) if asked["near"] else None
+        for step in steps:
+            batch = batches.of(self._alone, step)[self.number]
+            gradient, buffers = self._gradient(row(running.models, 0), self.number, batch, step)
+            found = {name: torch.zeros_like(t)[None] + scale * t for name, t in gradient.items()}  # summed as others'
+            found |= {name: tensor[None] for name, tensor in buffers.items()}
+            running.apply(near(running.models, found) if near else found)
+        state = state_of(running)
+        return {"models": running.finish()[0], "state": state}
+
+    def _look(self, asked: Message, batches: Batches) -> Message:
+        """Of the gradients at every model that was sent: the mean of its parts, whole or sketched, its norm, the noise
+        and the sketched parts."""
+        steps, models, owners = range(*asked["steps"]), asked["models"], asked["owners"]
+        if asked["whole"]:
+            parts = [batches.of(self._alone, steps.start, purpose="compare", size=asked["samples"])[self.number]]
+        else:
+            least = 2 if self.passes.moves_buffers else 1
+            parts = batches.to_look_at(self._alone, steps, asked["samples"], least)[self.number]
+        means, numbers, halves = [], [], []
+        for m in range(_count(models)):
+            found = [
+                flat(self._gradient(alone(models, m), owners[m], batch, steps.start, f"look {part}")[0].values())
+                for part, batch in enumerate(parts)
+            ]
+            mean = torch.stack(found).mean(0)
+            numbers.append(torch.stack([v.square().sum() for v in (mean, (found[0] - found[-1]) / 2)]))
+            means.append(sketch(len(mean), asked["told"])(mean) if asked["told"] else mean)
+            halves.append(sketch(len(mean), asked["sketch"])(torch.stack(found)))
+        read = sum(map(length, parts))
+        return {
+            "means": torch.stack(means),
+            "numbers": torch.stack(numbers),
+            "halves": torch.stack(halves),
+            "read": read,
+        }
+
+    def _walk(self, asked: Message, batches: Batches) -> Message:
+        """How far the client comes from every model that was sent in the updates of a round, part by part."""
+        steps, models, owners, parts = range(*asked["steps"]), asked["models"], asked["owners"], asked["parts"]
+        optimizer = unpack(asked["optimizer"], self.makes)
+        least = 2 if self.passes.moves_buffers else 1
+        drawn = batches.in_parts(self._alone, steps, parts, least)[self.number]
+        ways, buffers = [], []
+        for m, owner in enumerate(owners):
+
+            def gradient(model: Models, batch: Batch, step: int, purpose: str, owner: int = owner) -> Models:
+                found, after = self.passes.gradient(model, owner, self.number, batch, step, purpose)
+                return {**found, **after}
+
+            try:
+                way, after = walk(gradient, alone(models, m), self.passes.trained, optimizer, drawn, steps)
+            except Diverged:
+                if owner == self.number:
+                    raise
+                size = sum(models[name][0].numel() for name in self.passes.trained)
+                way = torch.full((parts, size), torch.nan, dtype=models[self.passes.trained[0]].dtype)
+            ways.append(way)
+            if owner == self.number:
+                buffers.append(after)
+        return {"ways": torch.stack(ways), "buffers": _stacked(buffers)}
+
+    def _losses(self, asked: Message, batches: Batches) -> Message:
+        """The mean loss of every model that was sent on the batches of the round."""
+        found = self._judge(batches).losses(asked["models"], self._alone, range(*asked["steps"]))
+        return {"losses": found[:, self.number]}
+
+    def _new_losses(self, asked: Message, batches: Batches) -> Message:
+        model, coming = row(asked["models"], 0), range(*asked["coming"])
+        losses = self._judge(batches).on_new_data(self.passes.module, self.number, model, coming)
+        return {"losses": losses, "judged": 0 if self.client.held is None else len(self.client.held)}
+
+    def _evaluate(self, asked: Message, batches: Batches) -> Message:
+        model = row(asked["models"], 0)
+        found = self._judge(batches).on_test_data(self.passes.module, self.number, model)
+        samples = len(self.client.test) if isinstance(self.client.test, Finite) else 0
+        names = list(found)
+        values = torch.tensor([found[name] for name in names], dtype=torch.float64)
+        return {"names": names, "values": values, "judged": samples}
+
+    def _judge(self, batches: Batches) -> Judge:
+        return Judge(self.task, {self.number: self.client}, batches, self.passes, lambda batch: batch)
+
+
+def _failure(error: Exception) -> Message:
+    """What is told of an error: a sentence of ours and its type, never its text."""
+    kind = type(error).__name__
+    if isinstance(error, Unreadable):
+        return {"error": kind, "why": "it could not read the question"}
+    if isinstance(error, Diverged):
+        return {"error": kind, "why": "the loss of its own model on its own data is not finite"}
+    return {"error": kind, "why": f"its model, loss or data failed ({kind})"}
+
+
+def passes_of(task: Task, client: Client, number: int, seed: int, batch_size: int) -> Passes:
+    """The task's model and loss, tried on a batch of the client's."""
+    with within(f"client {number}, train data"):
+        first = draw(client.train, batch_size, seed=0, client=number, step=0, purpose="try")
+    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip)
+
+
+def _count(models: Models) -> int:
+    return len(next(iter(models.values())))
+
+
+def _stacked(rows: list[Models]) -> Models:
+    return {name: torch.stack([found[name] for found in rows]) for name in rows[0]} if rows else {}
