@@ -12,7 +12,7 @@ from allforone.collaboration import uniform_within
 from allforone.errors import Diverged, InputError
 from allforone.fleet import ATTACKS, Attack, Attacked, Optimizer, Stacked, everybody, pick, repeat
 from allforone.machines.loop import Loop
-from allforone.problems import synthetic
+from allforone.problems import Client, Problem, synthetic
 from allforone.testing import MOMENTUM, check_algorithm, small_problem, with_batch_norm
 
 from ..fleet.models import problem
@@ -96,6 +96,20 @@ def test_batches_that_cannot_be_halved_are_walked_on_all_the_same(size):
     state, info = play(fleet, ROUND, SGD, rounds=3, inner=4)
     torch.testing.assert_close(info.weights.sum(1), torch.ones(4).double())
     assert all(t.isfinite().all() for t in state.models.values()) and fleet.ledger.samples.eq(3 * 4 * size).all()
+
+
+def test_noise_of_a_long_way_counts_once_so_that_two_kinds_are_told_apart_at_once():
+    random = torch.Generator().manual_seed(0)
+    sites = []
+    for k in range(6):
+        x = torch.randn(1000, 3, generator=random)
+        y = x.sum(1, keepdim=True) * (1 + k % 2)
+        sites.append(Client((x, y + 3 * torch.randn(y.shape, generator=random)), (x, y)))
+    model = torch.nn.Linear(3, 1, bias=False)
+    made = Problem(model, torch.nn.functional.mse_loss, clients=sites)
+    _, info = play(Stacked(made, seed=1, batch_size=16), ROUND, partial(torch.optim.SGD, lr=0.1), rounds=1, inner=50)
+    alike = torch.arange(6)[:, None] % 2 == torch.arange(6) % 2
+    assert (info.weights * alike).sum(1).mean() > 0.8  # 0.67 if it counted once for every update
 
 
 def test_in_a_round_a_model_goes_to_every_partner_once_and_a_way_comes_back():

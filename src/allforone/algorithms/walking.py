@@ -34,6 +34,7 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
     """Ask `ids` [N, c], whose places are the first of what is known before, for their walks, and decide by them."""
     kappa, width = curvature(before, state, fleet), before["difference"].shape[2]
     pace = state.optimizer.step_size or 1.0
+    most = 1 / len(round.steps)  # K updates bend a way by 1 − (1 − ηβ)ᴷ ≤ 1 in all: noise of the way counts once
     seen = {name: table.clone() for name, table in before.items()}
     told = Decision.alone(ids, ids == fleet.roster.numbers[:, None])
     halves = torch.full((*ids.shape, 2, width), torch.nan, dtype=torch.float64)
@@ -44,7 +45,8 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
         ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
         look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
         known = {name: table[rows] for name, table in before.items()}
-        decision, after = decide(known, look, setting, rule.or_first(kappa[rows], look, setting, 1 / pace))
+        kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
+        decision, after = decide(known, look, setting, kappas)
         for name, table in after.items():
             seen[name][rows] = table
         for whole, part in zip(told, decision, strict=True):
