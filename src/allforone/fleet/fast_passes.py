@@ -36,11 +36,11 @@ class FastPasses:
     """The ways that give the same for this model and loss, found by trying them on the clients' data."""
 
     def __init__(self, plain: Passes, clients: Sequence[Client], batch_size: int) -> None:
-        self.plain, self.loss, self.trained = plain, plain.loss, plain.trained
+        self.plain, self.trained = plain, plain.trained
         self.left: tuple[str, ...] = ()  #: ways that were found wanting during the run
         module = plain.module
         plain.train_mode()
-        trial = exactness.Trial(module, self.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
+        trial = exactness.Trial(module, plain.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
         alone = not plain.draws and not plain.moves_buffers and plain.clip is None  # each client's is clipped
         self.concatenates = alone and trial.holds(exactness.concatenates)
         self.splits = self.concatenates and trial.holds(exactness.splits)
@@ -93,7 +93,7 @@ class FastPasses:
             total, size = torch.zeros((), dtype=torch.float64), 0.0
             for k, weight in weights.items():
                 gradient, _ = self.plain.gradient(given, owner, k, drawn[k], step, module=module)
-                total = total + weight * (one := flat(gradient.values()).double())
+                total = total + weight * (one := flat(gradient.values()).cpu().double())
                 size += abs(weight) * float(one.norm())
             return total, size
 
@@ -133,7 +133,7 @@ class FastPasses:
         if not self.splits or len({weight / length(batch) for _, weight, batch in piece}) > 1:
             return None
         try:
-            loss = sum(weight for _, weight, _ in piece) * self.loss(output, joined([y for *_, (_, y) in piece]))
+            loss = sum(weight for _, weight, _ in piece) * self.plain.loss(output, joined([y for *_, (_, y) in piece]))
         except Exception:  # one by one, whoever is to blame gets named
             return None
         return loss if loss.isfinite() else None
@@ -143,7 +143,7 @@ class FastPasses:
         losses = []
         for (k, weight, (_, y)), part in zip(piece, parts, strict=True):
             with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
-                losses.append(weight * self.loss(part, y))
+                losses.append(weight * self.plain.loss(part, y))
         for (k, *_), loss in zip(piece, losses, strict=True):
             if not loss.isfinite():
                 raise Diverged(k if owner is None else owner, k, step)

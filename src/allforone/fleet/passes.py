@@ -1,5 +1,6 @@
 """What passes a batch through the model: one gradient at a time, as plainly as it can be written."""
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from ..problems import Loss
 from ..problems.calling import called
 from ..problems.data import Batch, generator, seeded
 from ..problems.tree import Tree, clone, length
+from .devices import CPU
 from .models import Models, row, stack, trained_names
 from .workers import Workers
 
@@ -27,13 +29,22 @@ class Passes:
     norm `clip`."""
 
     def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch, clip: float | None = None) -> None:
-        self.module, self.loss, self.seed, self.clip = module, loss, seed, clip
+        self.module, self.loss, self.seed, self.clip, self.device = module, loss, seed, clip, CPU
         self.modes = training_modes(module)
         self.trained = trained_names(module)
         self.workers, self.drawing = Workers(module), RLock()
         self.draws = self.draws_again = self.draws_judged = self.moves_buffers = False
         with seeded(generator(seed, "try")):
             self._try_layers(first)
+
+    def move(self, device: torch.device) -> None:
+        """From now on, passes are computed there; what was tried, on the CPU."""
+        if device == CPU:
+            return
+        self.device = device
+        self.module.to(device)
+        if isinstance(self.loss, nn.Module):  # it may have weights of classes
+            self.loss = copy.deepcopy(self.loss).to(device)
 
     def gradient(
         self,
@@ -109,7 +120,7 @@ class Passes:
         if not draws:
             yield
             return
-        with self.drawing, seeded(generator(self.seed, *name)):  # it knows the global generators only
+        with self.drawing, seeded(generator(self.seed, *name), self.device):  # it knows the global generators only
             yield
 
     def train_mode(self, module: nn.Module | None = None) -> None:

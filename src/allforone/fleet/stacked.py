@@ -13,6 +13,7 @@ from ..problems.tree import alike, rows, stacked
 from . import exactness
 from .base import Direction, Look
 from .batches import Parted
+from .devices import double
 from .fast_passes import FastPasses
 from .in_process import InProcess
 from .models import Models, flat, pick, row
@@ -29,11 +30,18 @@ class Stacked(InProcess):
     compiled = False
 
     def __init__(
-        self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
+        self,
+        problem: Problem,
+        *,
+        seed: int,
+        batch_size: int | None = None,
+        participation: Participation = 1.0,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation)
+        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation, device=device)
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
-        self.small = Vectorised(self.passes.module, problem.loss, self.trained, self.compiled)
+        self.passes.move(self.device)
+        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -183,7 +191,7 @@ class Stacked(InProcess):
             given = (row(models, i), batches[k])
             model, parted = exactness.in_double(given) if exactly else given
             way, _ = walk(gradient, model, self.trained, optimizer, parted, steps)
-            return way, float(way.double().norm())
+            return way, float(double(way).norm())
 
         self.fast.check(ways[r, c], plainly, steps.start, "walks from all models at once end elsewhere than one by one")
 
@@ -211,7 +219,7 @@ class Stacked(InProcess):
         columns = (parts * place[ids][..., None] + torch.arange(parts)).flatten()
         start = pick(models, rows.repeat_interleave(ids.shape[1] * parts))
         running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
-        fine = torch.ones(len(columns), dtype=torch.bool)
+        fine = torch.ones(len(columns), dtype=torch.bool, device=self.device)
         for number in range(len(steps)):
             several = stacked([part for parted in batches.values() for part in parted[number]])
             gradients, losses = self._at_once(self.small.gradients, running.models, plan, several)
@@ -219,10 +227,10 @@ class Stacked(InProcess):
             fine &= losses.isfinite().all(1)
         found = running.finish()[0]
         ways = torch.cat([(found[name] - start[name]).flatten(1) for name in self.trained], 1)
-        fine = fine.view(*ids.shape, parts).all(2)
+        fine = fine.cpu().view(*ids.shape, parts).all(2)
         for r, c in (~fine & (ids == rows[:, None])).nonzero().tolist():
             raise Diverged(int(rows[r]), int(ids[r, c]), steps.start)
-        heard = fine & torch.isin(ids, clients)
+        heard = (fine & torch.isin(ids, clients)).to(self.device)
         return ways.view(*ids.shape, parts, -1).masked_fill(~heard[..., None, None], torch.nan)
 
     def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
@@ -279,7 +287,7 @@ class Stacked(InProcess):
         return self.fast.vectorises and self.batches.equally_large(asked)
 
     def arranged(self, batch: Batch) -> Batch:
-        return self.fast.arranged(batch)
+        return self.fast.arranged(super().arranged(batch))
 
 
 def _weights(row: Tensor) -> dict[int, float]:

@@ -15,6 +15,8 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from .devices import CPU
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
@@ -35,10 +37,11 @@ class Workers:
     ) -> list[Answer]:
         """work(module, item) for each item, in order. Few items come one after another, each on all cores.
 
+        On a GPU they do too: its passes fill it, and threads would only wait for each other.
         `meanwhile` is done while the threads work; without threads it is left out.
         """
         items, cores = list(items), torch.get_num_threads()
-        if cores == 1 or len(items) < 2 * cores:
+        if cores == 1 or len(items) < 2 * cores or _on_a_gpu(self.module):
             return [work(self.module, item) for item in items]
         while self.made < cores:
             self.copies.put(deepcopy(self.module))
@@ -61,6 +64,10 @@ class Workers:
             return work(module, item)
         finally:
             self.copies.put(module)
+
+
+def _on_a_gpu(module: nn.Module) -> bool:
+    return any(parameter.device != CPU for parameter in module.parameters())
 
 
 @contextmanager

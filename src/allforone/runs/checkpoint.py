@@ -17,6 +17,7 @@ from torch import Tensor, uint8
 from ..algorithms import State
 from ..errors import InputError
 from ..fleet import Ledger, Optimizer
+from ..fleet.devices import CPU
 from .durable import Mark, replacing
 
 #: All texts of a file stand under one key: several would stand in any order, and the same run would have other bytes.
@@ -59,11 +60,12 @@ def save(path: Path, checkpoint: Checkpoint, about: About | None = None, keep: P
     write_tensors(path, tensors, json.dumps(header), keep)
 
 
-def load(path: Path, optimizer: Optimizer) -> Checkpoint:
-    """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in."""
+def load(path: Path, optimizer: Optimizer, device: str = "cpu") -> Checkpoint:
+    """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in. What was on a device goes
+    to this one."""
     label, tensors = read_label(path), read_tensors(path)
     with _made_by_us(path):
-        content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer)
+        content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer, device)
         state, ledger = State(**content["state"]), Ledger(**content["ledger"])
         left = tuple(content.get("left", ()))
         return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks)
@@ -79,7 +81,7 @@ def read_label(path: Path) -> Label:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: str = "", keep: Path | None = None) -> None:
     """Write all or nothing: a reader never sees half a file."""
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     checks = {name: _check(tensor) for name, tensor in tensors.items()}
     texts = {"header": header, "tensors": json.dumps(checks, sort_keys=True)}
     with replacing(path, keep) as unfinished:
@@ -138,8 +140,8 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return {"optimizer": _encode(value.state, name, tensors)}
     if isinstance(value, Tensor):
         name = f"{name} {len(tensors)}" if name in tensors else name  # as that of {"a/b": …} and of {"a": {"b": …}}
-        tensors[name] = value.detach().clone()
-        return {"tensor": name}
+        tensors[name] = value.detach().cpu().clone()
+        return {"tensor" if value.device == CPU else "on a device": name}
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         kind = "counter" if isinstance(value, Counter) else "dict"
         return {kind: [[key, _encode(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
@@ -153,16 +155,18 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer) -> Any:
+def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer, device: str) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         return tensors[content]
+    if kind == "on a device":
+        return tensors[content].to(device)
     if kind == "optimizer":
-        return replace(optimizer, state=_decode(content, tensors, optimizer))
+        return replace(optimizer, state=_decode(content, tensors, optimizer, device))
     if kind in ("dict", "counter"):
-        pairs = {key: _decode(item, tensors, optimizer) for key, item in content}
+        pairs = {key: _decode(item, tensors, optimizer, device) for key, item in content}
         return Counter(pairs) if kind == "counter" else pairs
-    items = [_decode(item, tensors, optimizer) for item in content]
+    items = [_decode(item, tensors, optimizer, device) for item in content]
     return tuple(items) if kind == "tuple" else items

@@ -51,6 +51,7 @@ class RunConfig(BaseModel):
     scheduler: Choice | None = None
     schedule: Choice | None = None  #: a step size of the theory: constant, horizon or decreasing
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)  #: the norm of each client's gradients, at most
+    device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)

@@ -134,9 +134,10 @@ def train(
     with journal.watch.over(Beginning(config, fleet.roster, before)):
         done = found or _begin(config, fleet, algorithm, optimizer, journal, start)
         done = _rounds(config, problem, fleet, algorithm, done, journal, start)
+    models = {name: tensor.cpu() for name, tensor in done.state.models.items()}
     if writer:
-        writer.finish(done.state.models)
-    return Result(config, problem, fleet.roster, done.state.models, journal.history)
+        writer.finish(models)
+    return Result(config, problem, fleet.roster, models, journal.history)
 
 
 def _begin(
@@ -195,7 +196,7 @@ def _initial(fleet: Fleet, start: Start | None) -> Models:
             f"the models to start from are others than the one that is trained: {', '.join(other)} differ; give those "
             "of the same architecture, one for each client"
         )
-    return {name: start.models[name].clone() for name in made}
+    return {name: start.models[name].clone().to(tensor.device) for name, tensor in made.items()}
 
 
 def _kind(tensor: Tensor | None) -> Any:
