@@ -61,6 +61,8 @@ def computed(function, args, kwargs):
     name = function.overloadpacket.__name__
     tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
     here = [tensor for tensor in tensors if not isinstance(tensor, There)]
+    if any(tensor.is_meta for tensor in here):  # as torch itself makes of a list of indices, and it has no numbers
+        raise RuntimeError(f"{name}: a tensor came to the device unseen; index by a tensor, not by a list")
     wanted = kwargs.get("device")
     there = len(here) < len(tensors) if wanted is None else torch.device(wanted).type == NAME
     if name not in MOVES and len(here) < len(tensors):

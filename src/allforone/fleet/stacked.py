@@ -10,7 +10,7 @@ from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
 from ..problems.tree import alike, rows, stacked
-from . import exactness
+from . import by_row, exactness
 from .base import Direction, Look
 from .batches import Parted
 from .devices import double
@@ -55,7 +55,12 @@ class Stacked(InProcess):
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         if not self._all_at_once((mix != 0).any(0)):
-            return super().descended(models, mix, optimizer, steps, direction)
+            if direction or sum(models[name].numel() for name in self.trained) < by_row.MANY_NUMBERS:
+                return super().descended(models, mix, optimizer, steps, direction)
+            rows = by_row.ByRow(optimizer, models, self.trained)
+            for step in steps:
+                self._each_row(rows.models, mix, step, self.roster.numbers, rows.apply)
+            return rows.finish()
         running, plan = optimizer.start(models, self.trained), self.small.plan(mix)
         self.passes.train_mode()
         losses: list[Tensor] = []
@@ -72,8 +77,21 @@ class Stacked(InProcess):
         asked = (mix != 0).any(0)
         if self._all_at_once(asked):
             return self._mixed_at_once(models, mix, step, owners)
-        batches = {k: self.arranged(batch) for k, batch in self.batches.of(asked, step).items()}
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
+
+        def put(m: int, found: Models) -> None:
+            for name, value in found.items():
+                result[name][m] = value
+
+        self._each_row(models, mix, step, owners, put)
+        return result
+
+    def _each_row(
+        self, models: Models, mix: Tensor, step: int, owners: Tensor | None, take: Callable[[int, Models], None]
+    ) -> None:
+        """take(m, Σ_k mix[m, k] g_k(θ_m)) for every model, on all cores; then its row may be changed."""
+        asked = (mix != 0).any(0)
+        batches = {k: self.arranged(batch) for k, batch in self.batches.of(asked, step).items()}
 
         def add(module: nn.Module, m: int) -> None:
             model, weights = row(models, m), _weights(mix[m])
@@ -81,12 +99,10 @@ class Stacked(InProcess):
             found = self.fast.mixed(module, model, owner, weights, batches, step)
             if m == compared:
                 self.fast.compare(module, model, m if owner is None else owner, weights, batches, step, found)
-            for name, value in found.items():
-                result[name][m] = value
+            take(m, found)
 
         ahead, compared = range(len(mix)), exactness.due(step, len(mix))
         self.passes.workers.each(add, ahead, meanwhile=lambda: self.batches.draw_ahead(asked, step + 1))
-        return result
 
     def _mixed_at_once(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         plan, steps = self.small.plan(mix), range(step, step + 1)

@@ -126,18 +126,24 @@ def train(
 ) -> Result:
     """Do the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
     journal = Journal(writer, on_round, Watch(callbacks))
-    found = writer.latest(optimizer) if writer else None
-    before = None
-    if found is not None:
-        journal.go_on(found)
-        fleet.ledger, fleet.left, before = found.ledger, found.left, journal.history.metrics
+    first = [writer.latest(optimizer) if writer else None]
+    before = _go_on(first[0], fleet, journal) if first[0] else None
     with journal.watch.over(Beginning(config, fleet.roster, before)):
-        done = found or _begin(config, fleet, algorithm, optimizer, journal, start)
-        done = _rounds(config, problem, fleet, algorithm, done, journal, start)
+        if first[0] is None:
+            first = [_begin(config, fleet, algorithm, optimizer, journal, start)]
+        # handed over and not kept: it would be in memory until the end
+        done = _rounds(config, problem, fleet, algorithm, first.pop(), journal, start)
     models = {name: tensor.cpu() for name, tensor in done.state.models.items()}
     if writer:
         writer.finish(models)
     return Result(config, problem, fleet.roster, models, journal.history)
+
+
+def _go_on(found: Checkpoint, fleet: Fleet, journal: "Journal") -> polars.DataFrame:
+    """After the rounds of a checkpoint, whose metrics are given."""
+    journal.go_on(found)
+    fleet.ledger, fleet.left = found.ledger, found.left
+    return journal.history.metrics
 
 
 def _begin(
@@ -303,6 +309,8 @@ def sent_bytes(info: Info, size: MessageBytes) -> int | None:
 
 def _check_finite(state: State, names: list[str], steps: range) -> None:
     for tensor in (state.models[name] for name in names):
-        if not tensor.isfinite().all():
+        numbers = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        ends = numbers.aminmax() if numbers.numel() else ()  # both are NaN if anything is; this takes no memory
+        if not all(end.isfinite() for end in ends):
             client = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
             raise Diverged(client, client, steps[-1])
