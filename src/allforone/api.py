@@ -11,7 +11,7 @@ from .algorithms import Algorithm, AllForOne
 from .describe import described
 from .errors import InputError, within
 from .fleet import Make, Participation, Schedule
-from .problems import Client, Loss, Metric, Problem, Settings, Task, accuracy
+from .problems import Client, Loss, Metric, Precision, Problem, Settings, Task, accuracy
 from .problems.base import loader_size
 from .problems.client import Clients, listed
 from .problems.data import Finite
@@ -33,6 +33,7 @@ def train(
     lr: float | None = None,
     scheduler: Schedule | None = None,
     clip: float | None = None,
+    precision: Precision | None = None,
     device: str | None = None,
     schedule: str | dict[str, Any] | None = None,
     metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
@@ -67,6 +68,8 @@ def train(
         scheduler: a function from the optimizer to a torch scheduler, which takes one step per round.
         clip: the norm to which each client shortens every gradient that it answers with, before it is weighted and
             summed with those of others, as `torch.nn.utils.clip_grad_norm_` does.
+        precision: "bf16" computes the passes of training under `torch.autocast`, parameters and updates in float32; by
+            default "float32".
         device: where models are computed: "cpu", "cuda" or "cuda:1", "mps", or "auto", the fastest of these that is
             there; by default the CPU. Batches are drawn on the CPU, whatever the device; results are on the CPU.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
@@ -113,7 +116,8 @@ def train(
         "algorithm": None if algorithm is None else described(algorithm),
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
-        **{"clip": clip, "device": device, "fleet": fleet, "guard": guard, "evaluate_every": evaluate_every},
+        **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
+        "evaluate_every": evaluate_every,
         "participation": 1.0 if callable(participation) else participation,
     }
     earlier = models.given if model is None and models else Given(algorithm=AllForOne())

@@ -1,7 +1,7 @@
 """A GPU that is none: tensors that say they are on another device, computed on the CPU all the same.
 
 An operation on tensors of both devices fails, as with a real one; so numbers can be compared bit by bit with those of
-the CPU, which `FakeTensorMode`, without numbers, does not allow. Its name is torch's "meta", since that needs no driver.
+the CPU, which `FakeTensorMode`, without numbers, does not allow. Its name is torch's "meta", which needs no driver.
 """
 
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ MOVES = ("_to_copy", "copy_")
 INDEXING = ("index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index")
 
 
-class Mixed(RuntimeError):
+class MixedError(RuntimeError):
     """Tensors of both devices in one operation."""
 
 
@@ -68,7 +68,7 @@ def computed(function, args, kwargs):
     if name not in MOVES and len(here) < len(tensors):
         indices = name in INDEXING and isinstance(args[0], There)
         if any(t.dim() and not (indices and not t.is_floating_point()) for t in here):
-            raise Mixed(f"{name}: tensors of both devices")
+            raise MixedError(f"{name}: tensors of both devices")
     kwargs = kwargs if wanted is None else {**kwargs, "device": torch.device("cpu")}
     args_, kwargs_ = tree_map_only(There, lambda tensor: tensor.held, (args, kwargs))
     found = function(*args_, **kwargs_)

@@ -7,10 +7,10 @@ from torch import nn
 
 import allforone as afo
 from allforone.errors import InputError
-from allforone.fleet import find_device
+from allforone.fleet import find_device, row_by_row
 from allforone.runs import checkpoint
 
-from .pretended import Mixed, There, pretended_device
+from .pretended import MixedError, There, pretended_device
 
 ALGORITHMS = {
     "all-for-one": afo.AllForOne(),
@@ -74,6 +74,14 @@ def test_on_a_device_every_fleet_gives_the_numbers_of_the_cpu(model, fleet, monk
     assert same(here, there)
 
 
+def test_rows_are_updated_one_by_one_on_a_device_as_on_the_cpu(monkeypatch):
+    monkeypatch.setattr(row_by_row, "MANY_NUMBERS", 0)
+    told = {"model": normed, "optimizer": torch.optim.Adam, "algorithm": afo.Local()}
+    here = trained(**told)
+    with pretended_device(monkeypatch) as device:
+        assert same(here, trained(device, **told))
+
+
 def test_streams_go_on_alone_on_a_device_as_on_the_cpu(monkeypatch):
     here = afo.train(afo.synthetic(clients=4, dimension=3), rounds=3)
     with pretended_device(monkeypatch) as device:
@@ -114,16 +122,16 @@ def test_a_run_on_a_device_goes_on_from_a_checkpoint_that_holds_cpu_tensors(monk
 
 
 def test_the_pretended_device_notices_where_devices_mix(monkeypatch):
-    with pretended_device(monkeypatch) as device, pytest.raises(Mixed):
+    with pretended_device(monkeypatch) as device, pytest.raises(MixedError):
         torch.zeros(2, device=device) + torch.zeros(2)
 
 
 def test_a_device_that_is_not_there_is_refused_in_one_line_before_anything_runs(tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    with pytest.raises(InputError, match="^device cuda is not there: this machine and its torch .* have .*cpu$"):
+    with pytest.raises(InputError, match=r"^device cuda is not there: this machine and its torch .* have .*cpu$"):
         trained("cuda", out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(InputError, match="^device is 'gpu': give cuda, cuda:1, mps, cpu or auto$"):
+    with pytest.raises(InputError, match=r"^device is 'gpu': give cuda, cuda:1, mps, cpu or auto$"):
         trained("gpu")
 
 
@@ -131,7 +139,7 @@ def test_auto_is_the_fastest_device_that_is_there(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert find_device("auto") == torch.device("cuda")
     assert find_device("cuda:1") == torch.device("cuda:1")
-    with pytest.raises(InputError, match="cuda:2 is not there.*2 of cuda"):
+    with pytest.raises(InputError, match=r"cuda:2 is not there.*2 of cuda"):
         find_device("cuda:2")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)

@@ -33,7 +33,7 @@ SeedList = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone 
 SEEDS = "127,496,1729"
 #: Options that are keys of a config file as they are.
 PLAIN = (
-    *("rounds", "inner", "batch_size", "clip", "device"),
+    *("rounds", "inner", "batch_size", "clip", "precision", "device"),
     *("participation", "least_sites", "sketch", "attack", "guard"),
 )
 
@@ -52,6 +52,13 @@ class Settings:
     clip: Annotated[
         float | None,
         typer.Option(help="The norm to which each client shortens every gradient, before it is weighted."),
+    ] = None
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="float32 (the default), or bf16: passes of training under torch.autocast, updates in float32.",
+            autocompletion=one_of(("float32", "bf16")),
+        ),
     ] = None
     device: Annotated[
         str | None,

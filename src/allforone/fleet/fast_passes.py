@@ -105,8 +105,7 @@ class FastPasses:
         """Leave all fast ways if what was found differs from the plain way's."""
         if not (self.concatenates or self.vectorises or self.channels_last):
             return
-        eps = torch.finfo(self.plain.module.get_parameter(self.trained[0]).dtype).eps
-        if (share := exactness.strays(found, plainly, eps)) is not None:
+        if (share := exactness.strays(found, plainly, self.plain.eps)) is not None:
             by = f"{share:.0%}" if share > 0.005 else f"{share:.1g} of its length"
             self.leave(WAYS, f"at step {step} {told}, by {by}, as they may have for up to {exactness.AGAIN} updates")
 

@@ -26,7 +26,7 @@ from .base import (
     everybody,
 )
 from .batches import Batches, Parted, Tally
-from .devices import find_device, on
+from .devices import KINDS, find_device, on
 from .judge import Judge
 from .memory import keep_freed_memory
 from .models import Models, row, stack
@@ -71,7 +71,8 @@ class InProcess(ABC):
         self._ledger = Ledger(self.tally.samples, torch.zeros_like(self.tally.samples))
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
-        self.passes = Passes(module, problem.loss, seed, first, problem.settings.clip)
+        settings = problem.settings
+        self.passes = Passes(module, problem.loss, seed, first, settings.clip, settings.precision)
         self.trained = self.passes.trained
         self.judge = Judge(problem, problem.clients, self.batches, self.passes, self.arranged)
 
@@ -211,9 +212,10 @@ class InProcess(ABC):
 
 def checked_module(problem: Problem, seed: int) -> nn.Module:
     """The initial model, once the problem has been found fit to be trained."""
-    if torch.is_autocast_enabled("cpu"):
+    if any(torch.is_autocast_enabled(kind) for kind in KINDS):
         raise InputError(
-            "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
+            "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward, or "
+            "train with precision='bf16'"
         )
     module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
     with seeded(generator(seed, "check")):

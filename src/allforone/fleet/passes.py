@@ -3,7 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import Diverged, blaming
-from ..problems import Loss
+from ..problems import Loss, Precision
 from ..problems.calling import called
 from ..problems.data import Batch, generator, seeded
 from ..problems.tree import Tree, clone, length
@@ -28,8 +28,17 @@ class Passes:
     """A module and its loss in training mode. `first` is a batch to try the layers on; gradients are shortened to the
     norm `clip`."""
 
-    def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch, clip: float | None = None) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        seed: int,
+        first: Batch,
+        clip: float | None = None,
+        precision: Precision = "float32",
+    ) -> None:
         self.module, self.loss, self.seed, self.clip, self.device = module, loss, seed, clip, CPU
+        self.precision = precision
         self.modes = training_modes(module)
         self.trained = trained_names(module)
         self.workers, self.drawing = Workers(module), RLock()
@@ -45,6 +54,19 @@ class Passes:
         self.module.to(device)
         if isinstance(self.loss, nn.Module):  # it may have weights of classes
             self.loss = copy.deepcopy(self.loss).to(device)
+
+    def casting(self) -> AbstractContextManager[Any]:
+        """Model and loss in the precision that was asked for. Nothing cast is kept: a model's parameters are others at
+        each pass."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+
+    @property
+    def eps(self) -> float:
+        """The rounding of what is computed."""
+        own = self.module.get_parameter(self.trained[0]).dtype
+        return torch.finfo(own if self.precision == "float32" else torch.bfloat16).eps
 
     def gradient(
         self,
@@ -95,7 +117,8 @@ class Passes:
 
         def passes() -> tuple[Tensor, ...]:
             with self._drawing_by(self.draws, client, step, purpose, "layers"):
-                value = loss(called(module, inputs))
+                with self.casting():
+                    value = loss(called(module, inputs))
                 if self.draws_again:
                     return gradient_of(value, wanted)
             return gradient_of(value, wanted)
@@ -136,7 +159,8 @@ class Passes:
 
         def passes() -> None:
             before = _random_states()
-            value = self.loss(called(self.module, clone(first[0])), first[1])
+            with self.casting():
+                value = self.loss(called(self.module, clone(first[0])), first[1])
             self.draws = before != _random_states()
             self.moves_buffers = any(not torch.equal(start[name], held[name]) for name in start)
             gradient_of(value, [held[name] for name in self.trained])

@@ -10,7 +10,7 @@ from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
 from ..problems.tree import alike, rows, stacked
-from . import by_row, exactness
+from . import exactness, row_by_row
 from .base import Direction, Look
 from .batches import Parted
 from .devices import double
@@ -41,7 +41,7 @@ class Stacked(InProcess):
         super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation, device=device)
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
         self.passes.move(self.device)
-        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled)
+        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled, self.passes.casting)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -55,9 +55,9 @@ class Stacked(InProcess):
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         if not self._all_at_once((mix != 0).any(0)):
-            if direction or sum(models[name].numel() for name in self.trained) < by_row.MANY_NUMBERS:
+            if direction or sum(models[name].numel() for name in self.trained) < row_by_row.MANY_NUMBERS:
                 return super().descended(models, mix, optimizer, steps, direction)
-            rows = by_row.ByRow(optimizer, models, self.trained)
+            rows = row_by_row.ByRow(optimizer, models, self.trained)
             for step in steps:
                 self._each_row(rows.models, mix, step, self.roster.numbers, rows.apply)
             return rows.finish()

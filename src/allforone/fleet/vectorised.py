@@ -1,6 +1,9 @@
 """Small models all at once: one pass of `vmap` over all models and batches, where calls would cost more than sums."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -54,8 +57,15 @@ class OneEach:
 class Vectorised:
     """A module without buffers whose layers treat samples alone."""
 
-    def __init__(self, module: nn.Module, loss: Loss, trained: list[str], compiled: bool = False) -> None:
-        self.module, self.loss, self.trained, self.compiled = module, loss, trained, compiled
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        trained: list[str],
+        compiled: bool = False,
+        casting: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    ) -> None:
+        self.module, self.loss, self.trained, self.compiled, self.casting = module, loss, trained, compiled, casting
         self.names = list(dict(module.named_parameters()))
         self.like = module.get_parameter(trained[0]).detach()
         self._gradients = Recorded(self._weighted, compiled)
@@ -93,9 +103,10 @@ class Vectorised:
     ) -> tuple[Tensor, Tensor]:
         """Σ_k weights[k] · loss on batch k, and the losses; one forward pass."""
         shape = leaves(inputs)[0].shape[:2]
-        output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
-        losses = vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
-        return weights @ losses, losses
+        with self.casting():
+            output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
+            losses = vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
+        return weights @ losses.to(weights.dtype), losses
 
     def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
         """At M models, on the batches `columns` [M, c] of [clients, parts, b, …]: losses [M, c, parts], distance, norm
@@ -118,7 +129,8 @@ class Vectorised:
         self, batch: Batch, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
     ) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tree, y: Tree) -> tuple[Tensor, Tensor]:
-            value = self.loss(called(self.module, x, {**trained, **fixed}), y)
+            with self.casting():
+                value = self.loss(called(self.module, x, {**trained, **fixed}), y)
             return value, value
 
         of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))

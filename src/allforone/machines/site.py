@@ -245,7 +245,7 @@ def passes_of(task: Task, client: Client, number: int, seed: int, batch_size: in
     """The task's model and loss, tried on a batch of the client's."""
     with within(f"client {number}, train data"):
         first = draw(client.train, batch_size, seed=0, client=number, step=0, purpose="try")
-    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip)
+    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip, task.settings.precision)
 
 
 def _count(models: Models) -> int:

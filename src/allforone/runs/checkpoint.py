@@ -16,7 +16,7 @@ from torch import Tensor, uint8
 
 from ..algorithms import State
 from ..errors import InputError
-from ..fleet import Ledger, Optimizer
+from ..fleet import Ledger, Models, Optimizer
 from ..fleet.devices import CPU
 from .durable import Mark, replacing
 
@@ -39,6 +39,7 @@ class Checkpoint(NamedTuple):
     seconds: float  #: of training so far
     left: tuple[str, ...] = ()  #: fast ways that the fleet had found wanting
     marks: Mapping[str, Mark] = MappingProxyType({})  #: by name, how far the files that only grow were written then
+    kept: Models | None = None  #: those of the best round so far, where a callback wants them
 
 
 class Label(NamedTuple):
@@ -53,7 +54,7 @@ def save(path: Path, checkpoint: Checkpoint, about: About | None = None, keep: P
     """Write a checkpoint; the one that was there becomes `keep`."""
     tensors: dict[str, Tensor] = {}
     plain = {"state": checkpoint.state._asdict(), "ledger": checkpoint.ledger._asdict(), "seconds": checkpoint.seconds}
-    plain["left"] = list(checkpoint.left)
+    plain |= {"left": list(checkpoint.left), "kept": checkpoint.kept}
     content = _encode(plain, "", tensors)
     about = about or About({}, 0, 0)
     header = {"content": content, "round": checkpoint.round, "marks": dict(checkpoint.marks), "about": about._asdict()}
@@ -68,7 +69,7 @@ def load(path: Path, optimizer: Optimizer, device: str = "cpu") -> Checkpoint:
         content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer, device)
         state, ledger = State(**content["state"]), Ledger(**content["ledger"])
         left = tuple(content.get("left", ()))
-        return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks)
+        return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks, content.get("kept"))
 
 
 def read_label(path: Path) -> Label:

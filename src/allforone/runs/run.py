@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..describe import architecture, described, digest, options
 from ..errors import InputError, called, notice
 from ..fleet import FLEETS, Attack, Attacked, Fleet, InProcess, Make, Optimizer, Participation, Schedule, find_device
 from ..fleet.devices import CPU
-from ..problems import Problem, Task, check, hold_out, unheld
+from ..problems import Problem, Task, check, hold_out, unheld, with_settings
 from .callbacks import Callback
 from .config import HELD_OUT as HELD_OUT
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
@@ -141,8 +141,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
-    if config.clip != problem.settings.clip:
-        problem = replace(problem, settings=replace(problem.settings, clip=config.clip))
+    problem, config = _as_settled(problem, config)
     model = problem.initial_model(config.seed)
     optimizer, config = _optimizer(config, given, model)
     identity = {"model": architecture(model), "loss": described(problem.loss)}
@@ -196,12 +195,23 @@ def _filled(config: RunConfig, problem: Task) -> RunConfig:
             "batch_size": config.batch_size or settings.batch_size,
             "optimizer": optimizer,
             "clip": config.clip or settings.clip,
+            "precision": config.precision or settings.precision,
             "device": _device(config.device),
             "scheduler": config.scheduler or own,
             "schedule": config.schedule
             and resolve_schedule(config.schedule, problem, config.seed, config.batch_size or settings.batch_size),
         }
     )
+
+
+def _as_settled(problem: Task, config: RunConfig) -> tuple[Task, RunConfig]:
+    """The problem with the config's clip and precision, which its fleet finds there. A precision that goes without
+    saying is not said, as in the folders of runs before there was one."""
+    plain = config.precision == problem.settings.precision == "float32"
+    told = {"clip": config.clip, "precision": config.precision}
+    if any(getattr(problem.settings, key) != value for key, value in told.items()):
+        problem = with_settings(problem, **told)
+    return problem, config.model_copy(update={"precision": None}) if plain else config
 
 
 def _device(wanted: str | None) -> str | None:

@@ -133,7 +133,8 @@ def train(
             first = [_begin(config, fleet, algorithm, optimizer, journal, start)]
         # handed over and not kept: it would be in memory until the end
         done = _rounds(config, problem, fleet, algorithm, first.pop(), journal, start)
-    models = {name: tensor.cpu() for name, tensor in done.state.models.items()}
+    given = done.state.models if journal.watch.kept is None or done.kept is None else done.kept
+    models = {name: tensor.cpu() for name, tensor in given.items()}
     if writer:
         writer.finish(models)
     return Result(config, problem, fleet.roster, models, journal.history)
@@ -230,9 +231,13 @@ class Journal:
         if self.writer:
             self.history = self.writer.begin()
         self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, held))
-        start = start._replace(marks=self.history.marks)
+        start = self.keep(start._replace(marks=self.history.marks))
         self.save(start)
         return start
+
+    def keep(self, done: Checkpoint) -> Checkpoint:
+        """With the models of this round as those to be given at the end, if a callback has just found them the best."""
+        return done._replace(kept=done.state.models) if self.watch.kept == done.round else done
 
     def go_on(self, done: Checkpoint) -> None:
         """After the rounds of a checkpoint."""
@@ -293,12 +298,12 @@ def _one_round(
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
     fleet.ledger = fleet.ledger.sent(info.messages, sent_bytes(info, size))
-    after = Checkpoint(state, number, fleet.ledger, seconds, fleet.left)
+    after = Checkpoint(state, number, fleet.ledger, seconds, fleet.left, kept=done.kept)
     journal.history.add_info(number, info, round.present)
     journal.history.add_contacts(number, fleet.contacts())
     if evaluation is not None:
         journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds, held))
-    return after._replace(marks=journal.history.marks)
+    return journal.keep(after._replace(marks=journal.history.marks))
 
 
 def sent_bytes(info: Info, size: MessageBytes) -> int | None:

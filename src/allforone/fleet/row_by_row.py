@@ -33,7 +33,8 @@ class ByRow:
     def finish(self) -> tuple[Models, Optimizer]:
         """End the round: the models, and the optimizer for the next one."""
         for name in self.whole.names:
-            if state := _together([row.ended(name) for row in self.rows], self.whole.torch.state.get(self.models[name])):
+            before = self.whole.torch.state.get(self.models[name])
+            if state := _together([row.ended(name) for row in self.rows], before):
                 self.whole.torch.state[self.models[name]] = state
         self.whole.torch._opt_called = True  # type: ignore[attr-defined]  # schedulers look for it
         return self.whole.finish()
