@@ -43,12 +43,12 @@ const orders = new WeakMap();
 function arrangement(frames, at = chosen.frame) {
   if (!orders.has(frames)) orders.set(frames, {});
   const kept = orders.get(frames),
-    found = chosen.order === "found" || (chosen.order === "truth" && !frames.truth),
-    key = found && !isCrowd(frames) ? `found ${at}` : chosen.order;
+    found = chosen.order === "found" || (chosen.order === "truth" ? !frames.truth : isCrowd(frames)),
+    key = found ? `found ${at}` : chosen.order;
   if (!kept[key]) {
     const n = clientCount();
     const groups = isCrowd(frames)
-      ? blocksOf(frames).labels
+      ? labelsOf(blocksOf(frames, at))
       : found
         ? partitionAt(frames, at)
         : chosen.order === "truth"
@@ -245,7 +245,7 @@ function showRamp() {
     pen.fillRect(x, 0, 1, 10);
   }
   const frames = current(),
-    top = isCrowd(frames) ? Math.max(1e-9, ...known(unpack(blocksOf(frames).weights))) : largest(frames);
+    top = isCrowd(frames) ? heaviest(frames) : largest(frames);
   $("ramp").style.paddingLeft = `${isCrowd(frames) ? 30 : Math.max(30, 14 + nameWidth(everyone()))}px`;
   $("ramp").replaceChildren("0", bar, `${short(top)}  (square-root scale)`);
 }
