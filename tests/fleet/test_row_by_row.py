@@ -69,13 +69,22 @@ def test_a_row_that_asked_nobody_is_updated_by_a_gradient_of_zero():
     assert {int(entry["step"]) for entry in optimizer.state["optimizer"]["state"].values()} == {1}
 
 
-def convolving():
+def test_a_row_is_updated_while_another_is_in_the_middle_of_its_pass():
+    (models,) = stacks(1, 0)
+    rows = ByRow(Optimizer(OPTIMIZERS["sgd"]), models, ["weight", "bias"])
+    leaf = rows.models["weight"][0].detach().requires_grad_()
+    loss = leaf.square().sum()
+    rows.apply(1, {"weight": torch.ones(37, 5), "bias": torch.ones(13)})
+    assert torch.equal(torch.autograd.grad(loss, leaf)[0], 2 * models["weight"][0])
+
+
+def normed():
     return nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
 
 
 @pytest.mark.parametrize("algorithm", [afo.Local(), afo.AllForOne()], ids=["local", "all-for-one"])
 def test_a_run_by_rows_is_the_same_run(algorithm, monkeypatch):
-    told = {"model": convolving, "algorithm": algorithm, "optimizer": torch.optim.Adam, "participation": 0.7}
+    told = {"model": normed, "algorithm": algorithm, "optimizer": torch.optim.Adam, "participation": 0.7}
     plain = trained(rounds=3, **told)
     monkeypatch.setattr(row_by_row, "MANY_NUMBERS", 0)
     assert same(plain, trained(rounds=3, **told))

@@ -90,11 +90,11 @@ class FastPasses:
 
         def plainly(exactly: bool) -> tuple[Tensor, float]:
             given, drawn = (exactness.in_double(model), exactness.in_double(batches)) if exactly else (model, batches)
-            total, size = torch.zeros((), dtype=torch.float64), 0.0
-            for k, weight in weights.items():
-                gradient, _ = self.plain.gradient(given, owner, k, drawn[k], step, module=module)
-                total = total + weight * (one := flat(gradient.values()).cpu().double())
-                size += abs(weight) * float(one.norm())
+            total, size = torch.zeros(sum(given[name].numel() for name in self.trained), dtype=torch.float64), 0.0
+            for k, weight in weights.items():  # in place, since a large model's gradient is large
+                one = flat(self.plain.gradient(given, owner, k, drawn[k], step, module=module)[0].values()).cpu()
+                total.add_(one, alpha=weight)
+                size += abs(weight) * float(torch.linalg.vector_norm(one, dtype=torch.float64))
             return total, size
 
         if weights:

@@ -3,7 +3,7 @@
 import copy
 import random
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from threading import RLock
 from typing import Any, TypeVar
 
@@ -55,12 +55,13 @@ class Passes:
         if isinstance(self.loss, nn.Module):  # it may have weights of classes
             self.loss = copy.deepcopy(self.loss).to(device)
 
-    def casting(self) -> AbstractContextManager[Any]:
-        """Model and loss in the precision that was asked for. Nothing cast is kept: a model's parameters are others at
-        each pass."""
+    def cast(self, losses: Callable[[], Tensor]) -> Tensor:
+        """losses(), of model and loss in the precision that was asked for; what comes of it is weighted in single
+        precision. Nothing cast is kept: a model's parameters are others at each pass."""
         if self.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False)
+            return losses()
+        with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+            return losses().float()
 
     @property
     def eps(self) -> float:
@@ -117,8 +118,7 @@ class Passes:
 
         def passes() -> tuple[Tensor, ...]:
             with self._drawing_by(self.draws, client, step, purpose, "layers"):
-                with self.casting():
-                    value = loss(called(module, inputs))
+                value = self.cast(lambda: loss(called(module, inputs)))
                 if self.draws_again:
                     return gradient_of(value, wanted)
             return gradient_of(value, wanted)
@@ -159,8 +159,7 @@ class Passes:
 
         def passes() -> None:
             before = _random_states()
-            with self.casting():
-                value = self.loss(called(self.module, clone(first[0])), first[1])
+            value = self.cast(lambda: self.loss(called(self.module, clone(first[0])), first[1]))
             self.draws = before != _random_states()
             self.moves_buffers = any(not torch.equal(start[name], held[name]) for name in start)
             gradient_of(value, [held[name] for name in self.trained])

@@ -41,7 +41,7 @@ class Stacked(InProcess):
         super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation, device=device)
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
         self.passes.move(self.device)
-        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled, self.passes.casting)
+        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled, self.passes.cast)
 
     @property
     def left(self) -> tuple[str, ...]:

@@ -1,9 +1,7 @@
 """Small models all at once: one pass of `vmap` over all models and batches, where calls would cost more than sums."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,9 +61,9 @@ class Vectorised:
         loss: Loss,
         trained: list[str],
         compiled: bool = False,
-        casting: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        cast: Callable[[Callable[[], Tensor]], Tensor] = lambda losses: losses(),
     ) -> None:
-        self.module, self.loss, self.trained, self.compiled, self.casting = module, loss, trained, compiled, casting
+        self.module, self.loss, self.trained, self.compiled, self.cast = module, loss, trained, compiled, cast
         self.names = list(dict(module.named_parameters()))
         self.like = module.get_parameter(trained[0]).detach()
         self._gradients = Recorded(self._weighted, compiled)
@@ -103,10 +101,13 @@ class Vectorised:
     ) -> tuple[Tensor, Tensor]:
         """Σ_k weights[k] · loss on batch k, and the losses; one forward pass."""
         shape = leaves(inputs)[0].shape[:2]
-        with self.casting():
+
+        def of_each() -> Tensor:
             output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
-            losses = vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
-        return weights @ losses.to(weights.dtype), losses
+            return vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
+
+        losses = self.cast(of_each)
+        return weights @ losses, losses
 
     def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
         """At M models, on the batches `columns` [M, c] of [clients, parts, b, …]: losses [M, c, parts], distance, norm
@@ -129,8 +130,7 @@ class Vectorised:
         self, batch: Batch, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
     ) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tree, y: Tree) -> tuple[Tensor, Tensor]:
-            with self.casting():
-                value = self.loss(called(self.module, x, {**trained, **fixed}), y)
+            value = self.cast(lambda: self.loss(called(self.module, x, {**trained, **fixed}), y))
             return value, value
 
         of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))

@@ -13,7 +13,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .devices import CPU
 
@@ -44,7 +44,7 @@ class Workers:
         if cores == 1 or len(items) < 2 * cores or _on_a_gpu(self.module):
             return [work(self.module, item) for item in items]
         while self.made < cores:
-            self.copies.put(deepcopy(self.module))
+            self.copies.put(deepcopy(self.module, {id(tensor): tensor for tensor in self._tensors()}))
             self.made += 1
         futures: list[Future[Answer]] = []
         with one_core():  # also here, since MKL knows one number for all threads
@@ -57,6 +57,11 @@ class Workers:
                 for future in futures:
                     future.cancel()
                 wait(futures)
+
+    def _tensors(self) -> Iterator[Tensor]:
+        """What the copies share: at each pass others stand in their place."""
+        yield from self.module.parameters()
+        yield from self.module.buffers()
 
     def _work(self, work: Callable[[nn.Module, Item], Answer], item: Item) -> Answer:
         module = self.copies.get()
