@@ -45,7 +45,7 @@ class Row:
 
     def __init__(self, whole: Running, m: int) -> None:
         self.names = whole.names
-        # by `data`, each has a version of its own: autograd would take another row's update for one of what it has saved
+        # by `data` each has a version of its own: else autograd takes another row's update for one of what it has saved
         self.views = {name: tensor.data[m : m + 1] for name, tensor in whole.models.items()}
         self.torch = make_stacked(whole.origin.make, {name: self.views[name] for name in whole.names})
         for group, own in zip(whole.torch.param_groups, self.torch.param_groups, strict=True):
