@@ -104,12 +104,7 @@ def train(
         problem = models.problem
     else:
         problem = _problem(model, clients, loss, metrics, smoothness, batch_size)
-    if algorithm is not None and not isinstance(algorithm, Algorithm):
-        raise InputError(
-            f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"
-        )
-    if lr is not None and optimizer is not None:
-        raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
+    _check_parts(algorithm, optimizer, lr)
     watching = listed_callbacks(callbacks)
     told = {
         "hold_out": max((watcher.hold_out for watcher in watching if watcher.hold_out), default=None),
@@ -150,6 +145,15 @@ def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task |
     """
     task = model if model is None or isinstance(model, Task) else Task(model, _no_loss)
     return Trained(**vars(read_result(Path(folder), task)))
+
+
+def _check_parts(algorithm: Any, optimizer: Make | None, lr: float | None) -> None:
+    if algorithm is not None and not isinstance(algorithm, Algorithm):
+        raise InputError(
+            f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"
+        )
+    if lr is not None and optimizer is not None:
+        raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
 
 
 def _settings(models: Trained) -> dict[str, Any]:

@@ -142,9 +142,7 @@ function showAgreement() {
   $("truth-figure").hidden = !truth;
   $("agreement").classList.toggle("single", !truth);
   $("clusters-note").textContent =
-    (isCrowd(frames)
-      ? "Blocks above: clusters found over all rounds that are shown. "
-      : "Blocks of the map: the clusters found in its round. ") +
+    "Blocks of the map: the clusters found in its round. " +
     "Found clusters: who uses each other's gradients in the round and the four before, joined closest first, where modularity is best." +
     (truth
       ? " The adjusted Rand index says how well they agree with the true clusters: 1 is the same, 0 is what guessing would give."
