@@ -66,11 +66,11 @@ class Row:
         self.placed: dict[str, dict[str, Any]] = {name: {} for name in whole.names}  # what of its state is the whole's
         for name in whole.names:
             for key, value in whole.torch.state.get(whole.models[name], {}).items():
-                part = value[m : m + 1] if _is_stacked(value) else copy.copy(value)  # counters count by themselves
+                part = value[m : m + 1] if _is_stacked(value) else copy.deepcopy(value)  # counters count by themselves
                 self.placed[name][key] = self.torch.state[self.views[name]][key] = part
 
     def state(self, name: str) -> dict[str, Any]:
-        return self.torch.state.get(self.views[name], {})
+        return self.torch.state.get(self.views[name], {})  # type: ignore[no-any-return]
 
     def apply(self, gradient: Models) -> None:
         for name, view in self.views.items():

@@ -126,11 +126,10 @@ def train(
 ) -> Result:
     """Do the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
     journal = Journal(writer, on_round, Watch(callbacks))
-    first = [writer.latest(optimizer) if writer else None]
-    before = _go_on(first[0], fleet, journal) if first[0] else None
+    first = _found(writer, optimizer)
+    before = _go_on(first[0], fleet, journal) if first else None
     with journal.watch.over(Beginning(config, fleet.roster, before)):
-        if first[0] is None:
-            first = [_begin(config, fleet, algorithm, optimizer, journal, start)]
+        first = first or [_begin(config, fleet, algorithm, optimizer, journal, start)]
         # handed over and not kept: it would be in memory until the end
         done = _rounds(config, problem, fleet, algorithm, first.pop(), journal, start)
     given = done.state.models if journal.watch.kept is None or done.kept is None else done.kept
@@ -138,6 +137,12 @@ def train(
     if writer:
         writer.finish(models)
     return Result(config, problem, fleet.roster, models, journal.history)
+
+
+def _found(writer: Writer | None, optimizer: Optimizer) -> list[Checkpoint]:
+    """The checkpoint to go on from, if there is one."""
+    found = writer.latest(optimizer) if writer else None
+    return [] if found is None else [found]
 
 
 def _go_on(found: Checkpoint, fleet: Fleet, journal: "Journal") -> polars.DataFrame:
