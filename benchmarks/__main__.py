@@ -21,6 +21,7 @@ from . import contestants
 from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators, trained
 from .crowd import growth
 from .measure import seconds
+from .memory import memory
 
 Row = dict[str, Any]
 BATCH, ESTIMATION, INNER, UPDATES = 16, 512, 50, 4
@@ -151,6 +152,7 @@ def row(what: str, against: str, theirs: float, ours: float) -> Row:
 
 SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "growth": growth,
+    "memory": memory,
     "tiny": tiny,
     "cifar10": lambda: convolutional("cifar10"),
     "mnist": lambda: convolutional("mnist"),

@@ -11,7 +11,7 @@ from .algorithms import Algorithm, AllForOne
 from .describe import described
 from .errors import InputError, within
 from .fleet import Make, Participation, Schedule
-from .problems import Client, Loss, Metric, Problem, Settings, Task, accuracy
+from .problems import Client, Loss, Metric, Precision, Problem, Settings, Task, accuracy
 from .problems.base import loader_size
 from .problems.client import Clients, listed
 from .problems.data import Finite
@@ -33,6 +33,8 @@ def train(
     lr: float | None = None,
     scheduler: Schedule | None = None,
     clip: float | None = None,
+    precision: Precision | None = None,
+    device: str | None = None,
     schedule: str | dict[str, Any] | None = None,
     metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
     smoothness: float | None = None,
@@ -66,6 +68,10 @@ def train(
         scheduler: a function from the optimizer to a torch scheduler, which takes one step per round.
         clip: the norm to which each client shortens every gradient that it answers with, before it is weighted and
             summed with those of others, as `torch.nn.utils.clip_grad_norm_` does.
+        precision: "bf16" computes the passes of training under `torch.autocast`, parameters and updates in float32; by
+            default "float32".
+        device: where models are computed: "cpu", "cuda" or "cuda:1", "mps", or "auto", the fastest of these that is
+            there; by default the CPU. Batches are drawn on the CPU, whatever the device; results are on the CPU.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
             known: `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
         metrics: name → function of all outputs and targets of a client, or `afo.Metric`; by default accuracy where the
@@ -98,19 +104,15 @@ def train(
         problem = models.problem
     else:
         problem = _problem(model, clients, loss, metrics, smoothness, batch_size)
-    if algorithm is not None and not isinstance(algorithm, Algorithm):
-        raise InputError(
-            f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"
-        )
-    if lr is not None and optimizer is not None:
-        raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
+    _check_parts(algorithm, optimizer, lr)
     watching = listed_callbacks(callbacks)
     told = {
         "hold_out": max((watcher.hold_out for watcher in watching if watcher.hold_out), default=None),
         "algorithm": None if algorithm is None else described(algorithm),
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
-        **{"clip": clip, "fleet": fleet, "guard": guard, "evaluate_every": evaluate_every},
+        **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
+        "evaluate_every": evaluate_every,
         "participation": 1.0 if callable(participation) else participation,
     }
     earlier = models.given if model is None and models else Given(algorithm=AllForOne())
@@ -143,6 +145,15 @@ def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task |
     """
     task = model if model is None or isinstance(model, Task) else Task(model, _no_loss)
     return Trained(**vars(read_result(Path(folder), task)))
+
+
+def _check_parts(algorithm: Any, optimizer: Make | None, lr: float | None) -> None:
+    if algorithm is not None and not isinstance(algorithm, Algorithm):
+        raise InputError(
+            f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"
+        )
+    if lr is not None and optimizer is not None:
+        raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
 
 
 def _settings(models: Trained) -> dict[str, Any]:

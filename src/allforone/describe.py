@@ -34,7 +34,7 @@ def described(value: Any, depth: int = DEPTH) -> Any:
     if isinstance(value, np.ndarray):
         return {"name": "array", "digest": digest(f"{value.dtype} {value.shape}".encode() + value.tobytes())}
     if isinstance(value, Tensor):
-        numbers = value.detach().contiguous().flatten().view(torch.uint8)
+        numbers = value.detach().cpu().contiguous().flatten().view(torch.uint8)
         return {
             "name": "tensor",
             "digest": digest(f"{value.dtype} {list(value.shape)}".encode() + numbers.numpy().tobytes()),

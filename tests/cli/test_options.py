@@ -38,6 +38,16 @@ def test_options_win_over_the_file_and_an_optimizer_by_name_forgets_the_options_
     assert Settings("digits", config=path, optimizer="Adam").as_config()["optimizer"] == {"name": "Adam"}
 
 
+def test_clip_precision_and_device_are_keys_of_the_config(cli, tmp_path):
+    told = {"clip": 0.5, "precision": "bf16", "device": "cpu"}
+    config = Settings("digits", **told).as_config()
+    assert {key: config[key] for key in told} == told
+    given = ["--rounds", "1", "--clip", "0.5", "--precision", "bf16", "--device", "cpu", "--out", str(tmp_path / "run")]
+    assert cli("run", "digits", "-p", "clients=4", *given)[0] == 0
+    written = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
+    assert {key: written.get(key) for key in told} == {**told, "device": None}
+
+
 def test_options_of_an_algorithm_without_a_name_are_those_of_the_default():
     config = Settings("digits", algorithm_option=["samples=8"]).as_config()
     assert config["algorithm"] == {"name": "all-for-one", "samples": 8}
@@ -46,6 +56,7 @@ def test_options_of_an_algorithm_without_a_name_are_those_of_the_default():
 
 def test_every_setting_is_an_option_of_both_commands(cli):
     shared = ["--config", "--batch-size", "--lr", "--schedule", "--fleet", "--attack", "--guard", "-p", "-a"]
+    shared += ["--clip", "--precision", "--device"]
     for command in ("run", "compare"):
         said = cli(command, "--help")[1]
         assert all(option in said for option in shared), command

@@ -104,7 +104,8 @@ def test_of_each_client_the_strongest_partners_are_kept_itself_first(invented_ru
     run = crowd(invented_run, CROWD + 50, rounds=1, clusters=2, partners=45)
     shot = run.tables[0]
     shot.values["weights"] = torch.rand(len(shot.pairs), generator=torch.Generator().manual_seed(1))
-    frames, slots = crowd_frames([shot], run.tables.names, None), 1 + MOST_PARTNERS
+    found = [np.arange(CROWD + 50) % 2]
+    frames, slots = crowd_frames([shot], found, run.tables.names, None), 1 + MOST_PARTNERS
     assert frames["partners"]["shape"] == (1, CROWD + 50, slots) and "similarity" not in frames
     kept = np.frombuffer(b64decode(frames["partners"]["numbers"]), "<u2").reshape(-1, slots)
     for client in (0, 5, CROWD + 49):
@@ -113,6 +114,18 @@ def test_of_each_client_the_strongest_partners_are_kept_itself_first(invented_ru
         strongest = row["partners"][others][row["weights"][others].argsort(descending=True)]
         expected = [client, *strongest.tolist()][:slots]
         assert kept[client].tolist() == expected + [65535] * (slots - len(expected))
+
+
+def test_blocks_of_a_crowd_are_the_clusters_of_the_round_that_is_shown(invented_run):
+    n = CROWD + 50
+    run = crowd(invented_run, n, rounds=2, clusters=4)
+    found = np.stack([np.arange(n) % 2, np.arange(n) % 4])
+    blocks = crowd_frames(list(run.tables), found, run.tables.names, (np.arange(n) % 5).tolist())["blocks"]
+    assert [len(block["sizes"]) for block in blocks["found"]] == [2, 4]
+    assert [len(block["sizes"]) for block in blocks["truth"]] == [5, 5]
+    for block, labels in zip(blocks["found"], found, strict=True):
+        assert (np.frombuffer(b64decode(block["labels"]["numbers"]), "<u2") == labels).all()
+        assert block["weights"]["shape"] == (len(block["sizes"]),) * 2
 
 
 @pytest.mark.slow

@@ -88,13 +88,29 @@ def test_early_stopping_stops_by_held_out_data_and_no_test_data():
     for k, client in enumerate(held.clients):
         inputs, targets = client.held.tensors
         expected = F.cross_entropy(result.model(k)(inputs), targets).item()
-        last = result.metrics.filter(result.metrics["round"] == rounds)["held_out"][k]
-        assert last == pytest.approx(expected, rel=1e-5)
+        least = result.metrics.filter(result.metrics["round"] == best)["held_out"][k]
+        assert least == pytest.approx(expected, rel=1e-5)
     without = overfitting()
     for client in without.clients:
         client.test.tensors[1].copy_(1 - client.test.tensors[1])
     again = afo.train(without, algorithm=afo.Local(), callbacks=[afo.EarlyStopping(patience=3)])
     assert again.metrics["round"].max() == rounds
+
+
+def same_models(a, b):
+    return all(torch.equal(a.stacked[name], b.stacked[name]) for name in a.stacked)
+
+
+def test_early_stopping_gives_the_models_of_the_best_round_or_if_asked_of_the_last(tmp_path):
+    stop = afo.EarlyStopping(patience=3)
+    best = afo.train(overfitting(), algorithm=afo.Local(), callbacks=[stop], out=tmp_path / "run")
+    last = afo.train(overfitting(), algorithm=afo.Local(), callbacks=[afo.EarlyStopping(patience=3, keep="last")])
+    assert 0 < stop.kept == best.rounds - 3
+    for result, rounds in ((best, stop.kept), (last, best.rounds)):
+        held = afo.EarlyStopping(patience=40, keep="last")
+        plain = afo.train(overfitting(), algorithm=afo.Local(), rounds=rounds, callbacks=[held])
+        assert same_models(result, plain)
+    assert same_models(best, afo.load(tmp_path / "run", overfitting()))
 
 
 def afo_mean():
@@ -114,8 +130,10 @@ def test_early_stopping_of_a_resumed_run_is_that_of_one_never_interrupted(tmp_pa
         afo.train(overfitting(), **settings, callbacks=[afo.EarlyStopping(patience=3), interrupt])
     again = afo.train(overfitting(), **settings, callbacks=[afo.EarlyStopping(patience=3)], resume=True)
     assert again.metrics.drop("seconds").equals(whole.metrics.drop("seconds"))
+    assert same_models(again, whole)
     once_more = afo.train(overfitting(), **settings, callbacks=[afo.EarlyStopping(patience=3)], resume=True)
     assert once_more.metrics.equals(again.metrics)
+    assert same_models(once_more, whole)
     with pytest.raises(InputError, match="another hold_out"):
         afo.train(overfitting(), **settings, resume=True)
 
@@ -125,7 +143,7 @@ def test_streams_are_watched_by_their_coming_batches():
     assert result.metrics.filter(result.metrics["round"] > 0)["held_out"].null_count() == 0
 
 
-@pytest.mark.parametrize("options", [{"patience": 0}, {"patience": True}, {"hold_out": 1.0}])
+@pytest.mark.parametrize("options", [{"patience": 0}, {"patience": True}, {"hold_out": 1.0}, {"keep": "first"}])
 def test_odd_options_of_early_stopping_are_refused(options):
     with pytest.raises(InputError, match=next(iter(options))):
         afo.EarlyStopping(**options)

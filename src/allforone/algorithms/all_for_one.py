@@ -184,7 +184,7 @@ class AllForOne(Weighted):
             sizes = [models[name][0].numel() for name in fleet.trained]
             parts = dict(zip(fleet.trained, own["told"]["shift"].split(sizes, 1), strict=True))
             return {
-                name: gradient - parts[name].reshape(gradient.shape).to(gradient.dtype) if name in parts else gradient
+                name: gradient - parts[name].reshape(gradient.shape).to(gradient) if name in parts else gradient
                 for name, gradient in gradients.items()
             }
 

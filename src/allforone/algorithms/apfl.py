@@ -58,7 +58,7 @@ class Apfl(Algorithm):
             common_gradients = fleet.gradients(w.models, only_own, round, step, everyone)
             if step == round.steps.start and self.adaptive:
                 slope = sum(
-                    (gradients[name] * (v.models[name] - w.models[name])).flatten(1).sum(1).double()
+                    (gradients[name] * (v.models[name] - w.models[name])).flatten(1).sum(1).cpu().double()
                     for name in fleet.trained
                 )
                 alpha = (alpha - (self.mixture_step or v.lr) * slope).clamp(0, 1)

@@ -65,7 +65,7 @@ class CoBo(Algorithm):
 
 def pull(models: Tensor, weights: Tensor) -> Tensor:
     """Σ_k w_ik (θ_i − θ_k), for all i."""
-    weights = weights.to(models.dtype)
+    weights = weights.to(models)
     return torch.einsum("i,i...->i...", weights.sum(1), models) - torch.einsum("ik,k...->i...", weights, models)
 
 
@@ -81,6 +81,6 @@ def agreement_half_way(fleet: Fleet, models: Models, round: Round) -> Tensor:
     for i, k in zip(*(side.split(max(1, HELD_NUMBERS // size)) for side in both), strict=True):
         half_way = {name: (t[i] + t[k]) / 2 if name in fleet.trained else t[i] for name, t in models.items()}
         ours, theirs = (fleet.gradients(half_way, one_hot[side], round, step, owners=None) for side in (i, k))
-        products = [(ours[name] * theirs[name]).flatten(1).sum(1).double() for name in fleet.trained]
+        products = [(ours[name] * theirs[name]).flatten(1).sum(1).cpu().double() for name in fleet.trained]
         agreement[i, k] = agreement[k, i] = torch.stack(products).sum(0)
     return agreement

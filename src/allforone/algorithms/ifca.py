@@ -62,5 +62,5 @@ def farthest_apart(models: Models, names: list[str], count: int) -> Tensor:
     vectors = torch.cat([models[name].flatten(1) for name in names], 1)
     chosen = [0]
     while len(chosen) < count:
-        chosen.append(int(torch.cdist(vectors, vectors[chosen]).amin(1).argmax()))
+        chosen.append(int(torch.cdist(vectors, vectors[torch.tensor(chosen)]).amin(1).argmax()))
     return torch.tensor(chosen)

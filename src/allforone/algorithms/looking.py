@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from ..collaboration import least_error as rule
-from ..fleet import Fleet, Models, Round, sketch
+from ..fleet import Fleet, Models, Round, double, sketch
 from .base import State
 
 
@@ -31,7 +31,8 @@ def bent(
     if fleet.smoothness is not None:
         return seen
     points = flat(state.models, fleet.trained)
-    return rule.bend(seen, ids, halves, sketch(points.shape[1], halves.shape[3])(points.double()), step)
+    short = sketch(points.shape[1], halves.shape[3])(double(points)).cpu()
+    return rule.bend(seen, ids, halves, short, step)
 
 
 def curvature(seen: dict[str, Tensor], state: State, fleet: Fleet) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..collaboration import least_error as rule
 from ..collaboration.decision import Decision, decide
-from ..fleet import Fleet, Models, Optimizer, Round, Walks, look_at, sketch
+from ..fleet import Fleet, Models, Optimizer, Round, Walks, double, look_at, sketch
 from .base import State
 from .looking import bent, curvature
 
@@ -42,7 +42,7 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
     def weigh(walks: Walks) -> Tensor:
         rows, parameters = walks.rows, walks.ways.shape[3]
         setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows])
-        ways = walks.ways.double() / -len(round.steps)  # as gradients times the step size
+        ways = double(walks.ways) / -len(round.steps)  # as gradients times the step size
         look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
         known = {name: table[rows] for name, table in before.items()}
         kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
@@ -63,10 +63,10 @@ def walk_together(
 ) -> tuple[Tensor, Models]:
     """[N, P], Σ_k w_ik Δ_k(θ_i), 0 of the absent, and the buffers after each client's own walk."""
     size = sum(models[name][0].numel() for name in fleet.trained)
-    move = torch.zeros(len(ids), size, dtype=models[fleet.trained[0]].dtype)
+    move = models[fleet.trained[0]].new_zeros(len(ids), size)
     buffers = {name: tensor.clone() for name, tensor in models.items() if name not in fleet.trained}
     for walks in fleet.walks(models, ids, optimizer, round, parts):
-        weights = weigh(walks).to(move.dtype)
+        weights = weigh(walks).to(move)
         ways = torch.where((weights != 0)[..., None], walks.ways.mean(2), 0)  # who was not heard is NaN
         move[walks.rows] = torch.einsum("rc,rcp->rp", weights, ways)
         for name, tensor in walks.buffers.items():

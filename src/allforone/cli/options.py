@@ -31,6 +31,11 @@ ProblemOptions = Annotated[
 ]
 SeedList = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")]
 SEEDS = "127,496,1729"
+#: Options that are keys of a config file as they are.
+PLAIN = (
+    *("rounds", "inner", "batch_size", "clip", "precision", "device"),
+    *("participation", "least_sites", "sketch", "attack", "guard"),
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,24 @@ class Settings:
     batch_size: Annotated[int | None, typer.Option(help="Samples per client and update.")] = None
     lr: Annotated[float | None, typer.Option(help="Step size.")] = None
     optimizer: Annotated[str | None, typer.Option(help="SGD, Adam, … : any of torch.optim.")] = None
+    clip: Annotated[
+        float | None,
+        typer.Option(help="The norm to which each client shortens every gradient, before it is weighted."),
+    ] = None
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            help="float32 (the default), or bf16: passes of training under torch.autocast, updates in float32.",
+            autocompletion=one_of(("float32", "bf16")),
+        ),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Where models are computed: cpu (the default), cuda, cuda:1, mps, or auto, the fastest that is there.",
+            autocompletion=one_of(("auto", "cpu", "cuda", "mps")),
+        ),
+    ] = None
     schedule: Annotated[
         str | None,
         typer.Option(
@@ -111,7 +134,7 @@ class Settings:
         from ..runs import pairs, read_yaml
 
         given = read_yaml(self.config) if self.config else {}
-        for key in ("rounds", "inner", "batch_size", "participation", "least_sites", "sketch", "attack", "guard"):
+        for key in PLAIN:
             if (value := getattr(self, key)) is not None:
                 given[key] = value
         _choose(given, "problem", {"name": self.problem}, "title")

@@ -21,6 +21,7 @@ from .base import (
     in_round,
     surely,
 )
+from .devices import double, find_device
 from .in_process import InProcess
 from .models import MessageBytes, Models, by_row, load_row, mean, pick, plus, repeat, row, shared, stack, where_rows
 from .optimizer import Make, Optimizer, Schedule
@@ -61,7 +62,9 @@ __all__ = [
     "Without",
     "among_present",
     "by_row",
+    "double",
     "everybody",
+    "find_device",
     "in_round",
     "load_row",
     "look_at",

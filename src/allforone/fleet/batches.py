@@ -10,6 +10,7 @@ from ..errors import within
 from ..problems import Client
 from ..problems.data import Batch, Finite, draw, draw_many
 from ..problems.tree import joined, length, numbers, rows, stacked
+from .devices import CPU, on
 
 #: Numbers in the inputs that are drawn ahead for small models.
 DRAWN_NUMBERS = 2**20
@@ -46,12 +47,17 @@ class Tally:
 
 class Batches:
     """The clients' batches by their names. Those of the current update are kept: asked for again, they are not drawn
-    again."""
+    again. They are drawn on the CPU, so that they are the same on every device, then moved."""
 
     def __init__(
-        self, clients: Sequence[Client] | Mapping[int, Client], seed: int, size: int, tally: Counting | None = None
+        self,
+        clients: Sequence[Client] | Mapping[int, Client],
+        seed: int,
+        size: int,
+        tally: Counting | None = None,
+        device: torch.device = CPU,
     ) -> None:
-        self.clients, self.seed, self.size = clients, seed, size
+        self.clients, self.seed, self.size, self.device = clients, seed, size, device
         self.tally = Tally(len(clients)) if tally is None else tally
         self._kept: dict[Name, Batch] = {}
 
@@ -143,7 +149,8 @@ class Batches:
             return rows(kept, None)  # type: ignore[no-any-return]
         data = self.clients[client].train
         with within(f"client {client}, train data"):
-            return draw_many(data, self.size, seed=self.seed, client=client, steps=steps, purpose="update")
+            drawn = draw_many(data, self.size, seed=self.seed, client=client, steps=steps, purpose="update")
+        return on(self.device, drawn)  # type: ignore[no-any-return]
 
     def _each(self, client: int, steps: range) -> list[Batch]:
         data = self.clients[client].train
@@ -154,4 +161,5 @@ class Batches:
 
     def _draw(self, client: int, step: int, purpose: str, size: int) -> Batch:
         with within(f"client {client}, train data"):
-            return draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
+            drawn = draw(self.clients[client].train, size, seed=self.seed, client=client, step=step, purpose=purpose)
+        return on(self.device, drawn)  # type: ignore[no-any-return]

@@ -195,11 +195,12 @@ def strays(found: Tensor, plainly: Callable[[bool], tuple[Tensor, float]], eps: 
     """By which share of its length what was found differs from what the plain way gives, where that is more than
     rounding; plainly(True) is the same in double precision, which tells how much that is."""
     plain, length = plainly(False)
-    difference = float((found.double() - plain.double()).norm())
+    plain = plain.cpu().double()
+    difference = float((plain - found.cpu()).norm())
     if difference <= SAME * length:
         return None
     try:
-        rounding = float((plainly(True)[0].double() - plain.double()).norm())
+        rounding = float((plain - plainly(True)[0].cpu()).norm())
     except Exception:  # a user's model may know single precision only
         rounding = math.inf
     allowed = min(ROUNDED * rounding, (ROUNDING + 10 * eps) * length)

@@ -36,11 +36,11 @@ class FastPasses:
     """The ways that give the same for this model and loss, found by trying them on the clients' data."""
 
     def __init__(self, plain: Passes, clients: Sequence[Client], batch_size: int) -> None:
-        self.plain, self.loss, self.trained = plain, plain.loss, plain.trained
+        self.plain, self.trained = plain, plain.trained
         self.left: tuple[str, ...] = ()  #: ways that were found wanting during the run
         module = plain.module
         plain.train_mode()
-        trial = exactness.Trial(module, self.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
+        trial = exactness.Trial(module, plain.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
         alone = not plain.draws and not plain.moves_buffers and plain.clip is None  # each client's is clipped
         self.concatenates = alone and trial.holds(exactness.concatenates)
         self.splits = self.concatenates and trial.holds(exactness.splits)
@@ -90,11 +90,11 @@ class FastPasses:
 
         def plainly(exactly: bool) -> tuple[Tensor, float]:
             given, drawn = (exactness.in_double(model), exactness.in_double(batches)) if exactly else (model, batches)
-            total, size = torch.zeros((), dtype=torch.float64), 0.0
-            for k, weight in weights.items():
-                gradient, _ = self.plain.gradient(given, owner, k, drawn[k], step, module=module)
-                total = total + weight * (one := flat(gradient.values()).double())
-                size += abs(weight) * float(one.norm())
+            total, size = torch.zeros(sum(given[name].numel() for name in self.trained), dtype=torch.float64), 0.0
+            for k, weight in weights.items():  # in place, since a large model's gradient is large
+                one = flat(self.plain.gradient(given, owner, k, drawn[k], step, module=module)[0].values()).cpu()
+                total.add_(one, alpha=weight)
+                size += abs(weight) * float(torch.linalg.vector_norm(one, dtype=torch.float64))
             return total, size
 
         if weights:
@@ -105,8 +105,7 @@ class FastPasses:
         """Leave all fast ways if what was found differs from the plain way's."""
         if not (self.concatenates or self.vectorises or self.channels_last):
             return
-        eps = torch.finfo(self.plain.module.get_parameter(self.trained[0]).dtype).eps
-        if (share := exactness.strays(found, plainly, eps)) is not None:
+        if (share := exactness.strays(found, plainly, self.plain.eps)) is not None:
             by = f"{share:.0%}" if share > 0.005 else f"{share:.1g} of its length"
             self.leave(WAYS, f"at step {step} {told}, by {by}, as they may have for up to {exactness.AGAIN} updates")
 
@@ -133,7 +132,7 @@ class FastPasses:
         if not self.splits or len({weight / length(batch) for _, weight, batch in piece}) > 1:
             return None
         try:
-            loss = sum(weight for _, weight, _ in piece) * self.loss(output, joined([y for *_, (_, y) in piece]))
+            loss = sum(weight for _, weight, _ in piece) * self.plain.loss(output, joined([y for *_, (_, y) in piece]))
         except Exception:  # one by one, whoever is to blame gets named
             return None
         return loss if loss.isfinite() else None
@@ -143,7 +142,7 @@ class FastPasses:
         losses = []
         for (k, weight, (_, y)), part in zip(piece, parts, strict=True):
             with blaming(f"client {k}: the loss fails on its batch of step {step}", "Look at its targets"):
-                losses.append(weight * self.loss(part, y))
+                losses.append(weight * self.plain.loss(part, y))
         for (k, *_), loss in zip(piece, losses, strict=True):
             if not loss.isfinite():
                 raise Diverged(k if owner is None else owner, k, step)

@@ -26,6 +26,7 @@ from .base import (
     everybody,
 )
 from .batches import Batches, Parted, Tally
+from .devices import KINDS, find_device, on
 from .judge import Judge
 from .memory import keep_freed_memory
 from .models import Models, row, stack
@@ -41,29 +42,37 @@ WALKED_NUMBERS = 2**24
 
 
 class InProcess(ABC):
-    """A subclass says how gradients are mixed and compared.
+    """A subclass says how gradients are mixed and compared, and moves the passes to the device once it has tried them.
 
     participation: with which probability a client is there in a round, or a function from the first step of a round to
-    [N], who is there.
+    [N], who is there. device: "cpu", "cuda", "cuda:1", "mps", or "auto".
     """
 
     left: tuple[str, ...] = ()
 
     def __init__(
-        self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
+        self,
+        problem: Problem,
+        *,
+        seed: int,
+        batch_size: int | None = None,
+        participation: Participation = 1.0,
+        device: str = "cpu",
     ) -> None:
         check_participation(participation)
+        self.device = find_device(device)
         self.problem, self.seed, self.participation = problem, seed, participation
         self.batch_size = batch_size or problem.settings.batch_size
         module = checked_module(problem, seed)
         self.smoothness = problem.smoothness
         self.roster = Roster.of(problem.clients)
         self.tally = Tally(len(self.roster))
-        self.batches = Batches(problem.clients, seed, self.batch_size, self.tally)
+        self.batches = Batches(problem.clients, seed, self.batch_size, self.tally, self.device)
         self._ledger = Ledger(self.tally.samples, torch.zeros_like(self.tally.samples))
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
-        self.passes = Passes(module, problem.loss, seed, first, problem.settings.clip)
+        settings = problem.settings
+        self.passes = Passes(module, problem.loss, seed, first, settings.clip, settings.precision)
         self.trained = self.passes.trained
         self.judge = Judge(problem, problem.clients, self.batches, self.passes, self.arranged)
 
@@ -148,7 +157,7 @@ class InProcess(ABC):
                 return None  # who leads astray is not followed
 
         size, parts = sum(models[name][0].numel() for name in self.trained), len(next(iter(batches.values()))[0])
-        ways = torch.full((*ids.shape, parts, size), torch.nan, dtype=models[self.trained[0]].dtype)
+        ways = models[self.trained[0]].new_full((*ids.shape, parts, size), torch.nan)
         buffers = {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
         for (r, c, i, k), found in zip(pairs, self.each(work, pairs), strict=True):
             if found:
@@ -197,15 +206,16 @@ class InProcess(ABC):
         """Nothing outside of this process answers."""
 
     def arranged(self, batch: Batch) -> Batch:
-        """The same batch, in whatever order in memory suits the passes."""
-        return batch
+        """The same batch where the passes are, in whatever order in memory suits them."""
+        return on(self.device, batch)  # type: ignore[no-any-return]
 
 
 def checked_module(problem: Problem, seed: int) -> nn.Module:
     """The initial model, once the problem has been found fit to be trained."""
-    if torch.is_autocast_enabled("cpu"):
+    if any(torch.is_autocast_enabled(kind) for kind in KINDS):
         raise InputError(
-            "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward"
+            "torch.autocast is on around training, which threads do not inherit: enter it in the model's forward, or "
+            "train with precision='bf16'"
         )
     module = copy.deepcopy(problem.initial_model(seed))  # the user's own stays as it was
     with seeded(generator(seed, "check")):

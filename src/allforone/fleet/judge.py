@@ -9,9 +9,10 @@ from ..errors import InputError, blaming, within
 from ..problems import Client, Task, unheld
 from ..problems.calling import called
 from ..problems.data import Batch, Finite, Population
-from ..problems.tree import Tree, clone, joined, kind, leaves, length, numbers
+from ..problems.tree import Tree, clone, joined, kind, leaves, length, mapped, numbers
 from .base import Evaluation, NewLosses
 from .batches import Batches
+from .devices import CPU
 from .models import Models, alone
 from .passes import Passes
 
@@ -52,7 +53,7 @@ class Judge:
                 return torch.stack([self._loss(module, model, batch, k, step) for k, batch in batches.items()])
 
             rows = self.passes.workers.each(losses, (alone(models, m) for m in range(count)))
-            total[:, asked] += torch.stack(rows)
+            total[:, asked] += torch.stack(rows).cpu()
         return total / len(steps)
 
     def new_losses(self, models: Models, present: Tensor, coming: range) -> NewLosses:
@@ -71,7 +72,7 @@ class Judge:
         parts = self._new_data(k, coming[:PARTS])
         with blaming(f"client {k}: the model or the loss fails on held-out data", "Look at its data"):
             found = [self._loss(module, model, part, k, j, "new") for j, part in enumerate(parts)]
-        return torch.stack(found) if found else torch.empty(0)
+        return torch.stack(found).cpu() if found else torch.empty(0)
 
     def _new_data(self, client: int, coming: range) -> list[Batch]:
         held = self.clients[client].held
@@ -85,7 +86,7 @@ class Judge:
     @torch.no_grad()
     def _loss(self, module: nn.Module, model: Models, batch: Batch, *name: int | str) -> Tensor:
         with self.passes.judging(module, *name):
-            return self.task.loss(called(module, clone(batch[0]), model), batch[1])
+            return self.passes.loss(called(module, clone(batch[0]), model), batch[1])
 
     def evaluate(self, models: Models, present: Tensor) -> Evaluation:
         def judged(module: nn.Module, k: int) -> dict[str, float]:
@@ -103,7 +104,7 @@ class Judge:
         if test is None:
             return {}
         if not isinstance(test, Finite):
-            excess = float(test.excess(model))
+            excess = float(test.excess({name: tensor.cpu() for name, tensor in model.items()}))
             return {"loss": excess + test.floor, "excess": excess}
         with (
             within(f"client {k}, test data"),
@@ -117,7 +118,9 @@ class Judge:
             if len(judged) > 1 and not _joinable(judged):
                 judged = [self._judged(module, model, test, whole)]
             output, target = judged[0] if len(judged) == 1 else joined(judged)
-            found = {"loss": float(self.task.loss(output, target))}
+            found = {"loss": float(self.passes.loss(output, target))}
+            if self.task.metrics and self.passes.device != CPU:  # metrics are the user's, who may take them to numpy
+                output, target = mapped(Tensor.cpu, (output, target))
         for name, metric in self.task.metrics.items():
             with blaming(
                 f"client {k}: the metric {name} fails on its test data", "Give one that fits, or leave it out"

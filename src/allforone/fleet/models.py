@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import InputError
+from .devices import double
 
 #: M models, stacked: name → [M, *shape]. Holds parameters and buffers alike.
 Models = dict[str, Tensor]
@@ -71,11 +72,15 @@ def pick(models: Models, rows: Tensor) -> Models:
 def mean(models: Models, weights: Tensor) -> Models:
     """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's."""
     return {
-        name: torch.einsum("n,n...->...", weights.double(), tensor.double())[None].to(tensor.dtype)
+        name: _mean(double(tensor), weights)[None].to(tensor.device, tensor.dtype)
         if tensor.is_floating_point()
         else tensor[:1].clone()
         for name, tensor in models.items()
     }
+
+
+def _mean(rows: Tensor, weights: Tensor) -> Tensor:
+    return torch.einsum("n,n...->...", weights.to(rows.device, rows.dtype), rows)
 
 
 def shared(models: Models) -> Models:
@@ -98,12 +103,13 @@ def plus(gradients: Models, term: Models) -> Models:
 
 def by_row(numbers: Tensor, like: Tensor) -> Tensor:
     """[M] shaped so that it multiplies the rows of `like`."""
-    return numbers.to(like.dtype).view(-1, *[1] * (like.dim() - 1))
+    return numbers.to(like.device, like.dtype).view(-1, *[1] * (like.dim() - 1))
 
 
 def where_rows(rows: Tensor, these: Tensor, others: Tensor) -> Tensor:
     """These tensor's rows where `rows` [M] is true, the other's elsewhere."""
-    return torch.where(rows.view(-1, *[1] * (these.dim() - 1)), these, others)
+    there = rows.to(these.device).view(-1, *[1] * (these.dim() - 1))
+    return torch.where(there, these, others.to(these.device))
 
 
 def trained_names(model: nn.Module) -> list[str]:

@@ -8,6 +8,7 @@ from torch import Tensor
 from ..problems.data import Batch
 from ..problems.tree import length
 from .base import Look
+from .devices import double
 from .sketch import Sketch
 
 
@@ -18,14 +19,14 @@ def looks(answers: Iterable[list[Tensor] | None], own: list[Tensor], sketch: Ske
     numbers, halves = [], []
     for parts in answers:
         if parts is None:
-            numbers.append(torch.full((3,), torch.nan, dtype=mean_own.dtype))
-            halves.append(torch.full((len(own), sketch.size), torch.nan, dtype=mean_own.dtype))
+            numbers.append(mean_own.new_full((3,), torch.nan))
+            halves.append(mean_own.new_full((len(own), sketch.size), torch.nan))
             continue
         mean = torch.stack(parts).mean(0)
         numbers.append(torch.stack([v.square().sum() for v in (mean - mean_own, mean, (parts[0] - parts[-1]) / 2)]))
         halves.append(sketch(torch.stack(parts)))
-    distance, norm, noise = torch.stack(numbers).double().unbind(1)
-    return distance, norm, noise, torch.stack(halves).double()
+    distance, norm, noise = torch.stack(numbers).cpu().double().unbind(1)
+    return distance, norm, noise, torch.stack(halves).cpu().double()
 
 
 def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]], ids: Tensor, size: int) -> Look:
@@ -44,9 +45,9 @@ def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]],
 
 def look_at(ways: Tensor, ids: Tensor, itself: Tensor, read: Tensor, sketch: Sketch) -> Look:
     """The same from vectors in halves, [R, c, 2, P]; itself: [R, c], where a row has its owner."""
-    exact = ways.double()
+    exact = double(ways)
     mean = exact.mean(2)
     distance, norm, noise = (
-        v.square().sum(2) for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, 1]) / 2)
+        v.square().sum(2).cpu() for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, 1]) / 2)
     )
-    return Look(ids, distance, norm, noise, sketch(exact), read)
+    return Look(ids, distance, norm, noise, sketch(exact).cpu(), read)

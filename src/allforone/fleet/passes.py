@@ -1,5 +1,6 @@
 """What passes a batch through the model: one gradient at a time, as plainly as it can be written."""
 
+import copy
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +13,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ..errors import Diverged, blaming
-from ..problems import Loss
+from ..problems import Loss, Precision
 from ..problems.calling import called
 from ..problems.data import Batch, generator, seeded
 from ..problems.tree import Tree, clone, length
+from .devices import CPU
 from .models import Models, row, stack, trained_names
 from .workers import Workers
 
@@ -26,14 +28,46 @@ class Passes:
     """A module and its loss in training mode. `first` is a batch to try the layers on; gradients are shortened to the
     norm `clip`."""
 
-    def __init__(self, module: nn.Module, loss: Loss, seed: int, first: Batch, clip: float | None = None) -> None:
-        self.module, self.loss, self.seed, self.clip = module, loss, seed, clip
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        seed: int,
+        first: Batch,
+        clip: float | None = None,
+        precision: Precision = "float32",
+    ) -> None:
+        self.module, self.loss, self.seed, self.clip, self.device = module, loss, seed, clip, CPU
+        self.precision = precision
         self.modes = training_modes(module)
         self.trained = trained_names(module)
         self.workers, self.drawing = Workers(module), RLock()
         self.draws = self.draws_again = self.draws_judged = self.moves_buffers = False
         with seeded(generator(seed, "try")):
             self._try_layers(first)
+
+    def move(self, device: torch.device) -> None:
+        """From now on, passes are computed there; what was tried, on the CPU."""
+        if device == CPU:
+            return
+        self.device = device
+        self.module.to(device)
+        if isinstance(self.loss, nn.Module):  # it may have weights of classes
+            self.loss = copy.deepcopy(self.loss).to(device)
+
+    def cast(self, losses: Callable[[], Tensor]) -> Tensor:
+        """losses(), of model and loss in the precision that was asked for; what comes of it is weighted in single
+        precision. Nothing cast is kept: a model's parameters are others at each pass."""
+        if self.precision == "float32":
+            return losses()
+        with torch.autocast(self.device.type, torch.bfloat16, cache_enabled=False):
+            return losses().float()
+
+    @property
+    def eps(self) -> float:
+        """The rounding of what is computed."""
+        own = self.module.get_parameter(self.trained[0]).dtype
+        return torch.finfo(own if self.precision == "float32" else torch.bfloat16).eps
 
     def gradient(
         self,
@@ -84,7 +118,7 @@ class Passes:
 
         def passes() -> tuple[Tensor, ...]:
             with self._drawing_by(self.draws, client, step, purpose, "layers"):
-                value = loss(called(module, inputs))
+                value = self.cast(lambda: loss(called(module, inputs)))
                 if self.draws_again:
                     return gradient_of(value, wanted)
             return gradient_of(value, wanted)
@@ -109,7 +143,7 @@ class Passes:
         if not draws:
             yield
             return
-        with self.drawing, seeded(generator(self.seed, *name)):  # it knows the global generators only
+        with self.drawing, seeded(generator(self.seed, *name), self.device):  # it knows the global generators only
             yield
 
     def train_mode(self, module: nn.Module | None = None) -> None:
@@ -125,7 +159,7 @@ class Passes:
 
         def passes() -> None:
             before = _random_states()
-            value = self.loss(called(self.module, clone(first[0])), first[1])
+            value = self.cast(lambda: self.loss(called(self.module, clone(first[0])), first[1]))
             self.draws = before != _random_states()
             self.moves_buffers = any(not torch.equal(start[name], held[name]) for name in start)
             gradient_of(value, [held[name] for name in self.trained])

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from ..problems.data import generator
+from .devices import CPU
 
 
 class Sketch:
@@ -17,15 +18,20 @@ class Sketch:
     def __init__(self, length: int, size: int) -> None:
         self.length, self.size = length, min(size, length)
         random = generator("sketch", length, size)
-        self.place = torch.randint(max(1, self.size), (length,), generator=random)
-        self.sign = 2.0 * torch.randint(2, (length,), generator=random) - 1
+        place = torch.randint(max(1, self.size), (length,), generator=random)
+        sign = 2.0 * torch.randint(2, (length,), generator=random) - 1
+        self._tables = {CPU: (place, sign)}
 
     def __call__(self, vectors: Tensor) -> Tensor:
         """[…, length] → […, size]"""
         if self.size in (0, self.length):
             return vectors[..., : self.size]
+        if vectors.device not in self._tables:  # they are as long as the vectors, so they are moved once
+            place, sign = self._tables[CPU]
+            self._tables[vectors.device] = place.to(vectors.device), sign.to(vectors.device)
+        place, sign = self._tables[vectors.device]
         short = vectors.new_zeros(*vectors.shape[:-1], self.size)
-        return short.index_add(-1, self.place, vectors * self.sign.to(vectors.dtype))
+        return short.index_add(-1, place, vectors * sign.to(vectors.dtype))
 
 
 @cache

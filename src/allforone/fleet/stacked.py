@@ -10,9 +10,10 @@ from ..errors import AllForOneError, Diverged
 from ..problems import Problem
 from ..problems.data import Batch
 from ..problems.tree import alike, rows, stacked
-from . import exactness
+from . import exactness, row_by_row
 from .base import Direction, Look
 from .batches import Parted
+from .devices import double
 from .fast_passes import FastPasses
 from .in_process import InProcess
 from .models import Models, flat, pick, row
@@ -29,11 +30,18 @@ class Stacked(InProcess):
     compiled = False
 
     def __init__(
-        self, problem: Problem, *, seed: int, batch_size: int | None = None, participation: Participation = 1.0
+        self,
+        problem: Problem,
+        *,
+        seed: int,
+        batch_size: int | None = None,
+        participation: Participation = 1.0,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation)
+        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation, device=device)
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
-        self.small = Vectorised(self.passes.module, problem.loss, self.trained, self.compiled)
+        self.passes.move(self.device)
+        self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled, self.passes.cast)
 
     @property
     def left(self) -> tuple[str, ...]:
@@ -47,7 +55,12 @@ class Stacked(InProcess):
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         if not self._all_at_once((mix != 0).any(0)):
-            return super().descended(models, mix, optimizer, steps, direction)
+            if direction or sum(models[name].numel() for name in self.trained) < row_by_row.MANY_NUMBERS:
+                return super().descended(models, mix, optimizer, steps, direction)
+            rows = row_by_row.ByRow(optimizer, models, self.trained)
+            for step in steps:
+                self._each_row(rows.models, mix, step, self.roster.numbers, rows.apply)
+            return rows.finish()
         running, plan = optimizer.start(models, self.trained), self.small.plan(mix)
         self.passes.train_mode()
         losses: list[Tensor] = []
@@ -64,8 +77,21 @@ class Stacked(InProcess):
         asked = (mix != 0).any(0)
         if self._all_at_once(asked):
             return self._mixed_at_once(models, mix, step, owners)
-        batches = {k: self.arranged(batch) for k, batch in self.batches.of(asked, step).items()}
         result = {name: torch.zeros_like(t) if name in self.trained else t.clone() for name, t in models.items()}
+
+        def put(m: int, found: Models) -> None:
+            for name, value in found.items():
+                result[name][m] = value
+
+        self._each_row(models, mix, step, owners, put)
+        return result
+
+    def _each_row(
+        self, models: Models, mix: Tensor, step: int, owners: Tensor | None, take: Callable[[int, Models], None]
+    ) -> None:
+        """take(m, Σ_k mix[m, k] g_k(θ_m)) for every model, on all cores; then its row may be changed."""
+        asked = (mix != 0).any(0)
+        batches = {k: self.arranged(batch) for k, batch in self.batches.of(asked, step).items()}
 
         def add(module: nn.Module, m: int) -> None:
             model, weights = row(models, m), _weights(mix[m])
@@ -73,12 +99,10 @@ class Stacked(InProcess):
             found = self.fast.mixed(module, model, owner, weights, batches, step)
             if m == compared:
                 self.fast.compare(module, model, m if owner is None else owner, weights, batches, step, found)
-            for name, value in found.items():
-                result[name][m] = value
+            take(m, found)
 
         ahead, compared = range(len(mix)), exactness.due(step, len(mix))
         self.passes.workers.each(add, ahead, meanwhile=lambda: self.batches.draw_ahead(asked, step + 1))
-        return result
 
     def _mixed_at_once(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         plan, steps = self.small.plan(mix), range(step, step + 1)
@@ -183,7 +207,7 @@ class Stacked(InProcess):
             given = (row(models, i), batches[k])
             model, parted = exactness.in_double(given) if exactly else given
             way, _ = walk(gradient, model, self.trained, optimizer, parted, steps)
-            return way, float(way.double().norm())
+            return way, float(double(way).norm())
 
         self.fast.check(ways[r, c], plainly, steps.start, "walks from all models at once end elsewhere than one by one")
 
@@ -211,7 +235,7 @@ class Stacked(InProcess):
         columns = (parts * place[ids][..., None] + torch.arange(parts)).flatten()
         start = pick(models, rows.repeat_interleave(ids.shape[1] * parts))
         running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
-        fine = torch.ones(len(columns), dtype=torch.bool)
+        fine = torch.ones(len(columns), dtype=torch.bool, device=self.device)
         for number in range(len(steps)):
             several = stacked([part for parted in batches.values() for part in parted[number]])
             gradients, losses = self._at_once(self.small.gradients, running.models, plan, several)
@@ -219,10 +243,10 @@ class Stacked(InProcess):
             fine &= losses.isfinite().all(1)
         found = running.finish()[0]
         ways = torch.cat([(found[name] - start[name]).flatten(1) for name in self.trained], 1)
-        fine = fine.view(*ids.shape, parts).all(2)
+        fine = fine.cpu().view(*ids.shape, parts).all(2)
         for r, c in (~fine & (ids == rows[:, None])).nonzero().tolist():
             raise Diverged(int(rows[r]), int(ids[r, c]), steps.start)
-        heard = fine & torch.isin(ids, clients)
+        heard = (fine & torch.isin(ids, clients)).to(self.device)
         return ways.view(*ids.shape, parts, -1).masked_fill(~heard[..., None, None], torch.nan)
 
     def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
@@ -279,7 +303,7 @@ class Stacked(InProcess):
         return self.fast.vectorises and self.batches.equally_large(asked)
 
     def arranged(self, batch: Batch) -> Batch:
-        return self.fast.arranged(batch)
+        return self.fast.arranged(super().arranged(batch))
 
 
 def _weights(row: Tensor) -> dict[int, float]:

@@ -1,5 +1,6 @@
 """Small models all at once: one pass of `vmap` over all models and batches, where calls would cost more than sums."""
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -25,10 +26,11 @@ COMPARED_NUMBERS = 2**22
 class Plan:
     """Which batches each model needs. A row that asks fewer clients than the longest repeats one, with weight 0.
 
+    like: a tensor of the models, where their passes are.
     few_widths: round the length of the rows up to a power of two, where every other length costs a compilation.
     """
 
-    def __init__(self, mix: Tensor, dtype: torch.dtype, few_widths: bool = False) -> None:
+    def __init__(self, mix: Tensor, like: Tensor, few_widths: bool = False) -> None:
         self.asked = (mix != 0).any(0).nonzero().flatten().tolist()
         self.width = max(1, int((mix != 0).sum(1).max()))
         if few_widths:
@@ -38,7 +40,7 @@ class Plan:
         self.clients = torch.where(weights != 0, columns, columns[:, :1])
         place = torch.zeros(mix.shape[1], dtype=torch.long)
         place[self.asked] = torch.arange(len(self.asked))
-        self.columns, self.weights = place[self.clients], weights.to(dtype)
+        self.columns, self.weights = place[self.clients].to(like.device), weights.to(like)
         self.idle = (mix == 0).all(1)
         self.any_idle = bool(self.idle.any())
 
@@ -46,25 +48,32 @@ class Plan:
 class OneEach:
     """The plan by which every model asks one batch: columns [M]."""
 
-    def __init__(self, columns: Tensor, dtype: torch.dtype) -> None:
-        self.columns, self.weights = columns[:, None], torch.ones(len(columns), 1, dtype=dtype)
+    def __init__(self, columns: Tensor, like: Tensor) -> None:
+        self.columns, self.weights = columns[:, None].to(like.device), like.new_ones(len(columns), 1)
 
 
 class Vectorised:
     """A module without buffers whose layers treat samples alone."""
 
-    def __init__(self, module: nn.Module, loss: Loss, trained: list[str], compiled: bool = False) -> None:
-        self.module, self.loss, self.trained, self.compiled = module, loss, trained, compiled
+    def __init__(
+        self,
+        module: nn.Module,
+        loss: Loss,
+        trained: list[str],
+        compiled: bool = False,
+        cast: Callable[[Callable[[], Tensor]], Tensor] = lambda losses: losses(),
+    ) -> None:
+        self.module, self.loss, self.trained, self.compiled, self.cast = module, loss, trained, compiled, cast
         self.names = list(dict(module.named_parameters()))
-        self.dtype = dict(module.named_parameters())[trained[0]].dtype
+        self.like = module.get_parameter(trained[0]).detach()
         self._gradients = Recorded(self._weighted, compiled)
         self._looks: dict[int, Recorded] = {}
 
     def plan(self, mix: Tensor) -> Plan:
-        return Plan(mix, self.dtype, self.compiled)
+        return Plan(mix, self.like, self.compiled)
 
     def one_each(self, columns: Tensor) -> OneEach:
-        return OneEach(columns, self.dtype)
+        return OneEach(columns, self.like)
 
     def gradients(self, models: Models, plan: Plan | OneEach, batches: Batch) -> tuple[Models, Tensor]:
         """Σ_k mix[m, k] g_k(θ_m) for all m, and the losses; batches [asked, b, …] of the clients of the plan."""
@@ -92,8 +101,12 @@ class Vectorised:
     ) -> tuple[Tensor, Tensor]:
         """Σ_k weights[k] · loss on batch k, and the losses; one forward pass."""
         shape = leaves(inputs)[0].shape[:2]
-        output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
-        losses = vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
+
+        def of_each() -> Tensor:
+            output = called(self.module, mapped(lambda x: x.flatten(0, 1), inputs), {**trained, **fixed})
+            return vmap(self.loss)(mapped(lambda o: o.unflatten(0, shape), output), targets)
+
+        losses = self.cast(of_each)
         return weights @ losses, losses
 
     def look(self, models: Models, own: Tensor, columns: Tensor, batch: Batch, sketch: Sketch) -> tuple[Tensor, ...]:
@@ -107,17 +120,17 @@ class Vectorised:
         parts = leaves(batch)[0].shape[1]
         size = sum(models[name][0].numel() for name in self.trained)
         chunk = max(1, COMPARED_NUMBERS // (columns.shape[1] * parts * size))
-        found = []
+        own, columns, found = own.to(self.like.device), columns.to(self.like.device), []
         for some in torch.arange(len(own)).tensor_split(-(-len(own) // chunk)):
             tensors = (models[name][some] for name in self.names)
             found.append(self._looks[sketch.size](batch, own[some], columns[some], *tensors))
-        return tuple(torch.cat(tables).double() for tables in zip(*found, strict=True))
+        return tuple(torch.cat(tables).cpu().double() for tables in zip(*found, strict=True))
 
     def _looked(
         self, batch: Batch, own: Tensor, columns: Tensor, *models: Tensor, sketch: Sketch
     ) -> tuple[Tensor, ...]:
         def loss(trained: Models, fixed: Models, x: Tree, y: Tree) -> tuple[Tensor, Tensor]:
-            value = self.loss(called(self.module, x, {**trained, **fixed}), y)
+            value = self.cast(lambda: self.loss(called(self.module, x, {**trained, **fixed}), y))
             return value, value
 
         of_part = vmap(grad(loss, has_aux=True), (None, None, 0, 0))

@@ -13,7 +13,9 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from .devices import CPU
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -35,13 +37,14 @@ class Workers:
     ) -> list[Answer]:
         """work(module, item) for each item, in order. Few items come one after another, each on all cores.
 
+        On a GPU they do too: its passes fill it, and threads would only wait for each other.
         `meanwhile` is done while the threads work; without threads it is left out.
         """
         items, cores = list(items), torch.get_num_threads()
-        if cores == 1 or len(items) < 2 * cores:
+        if cores == 1 or len(items) < 2 * cores or _on_a_gpu(self.module):
             return [work(self.module, item) for item in items]
         while self.made < cores:
-            self.copies.put(deepcopy(self.module))
+            self.copies.put(deepcopy(self.module, {id(tensor): tensor for tensor in self._tensors()}))
             self.made += 1
         futures: list[Future[Answer]] = []
         with one_core():  # also here, since MKL knows one number for all threads
@@ -55,12 +58,21 @@ class Workers:
                     future.cancel()
                 wait(futures)
 
+    def _tensors(self) -> Iterator[Tensor]:
+        """What the copies share: at each pass others stand in their place."""
+        yield from self.module.parameters()
+        yield from self.module.buffers()
+
     def _work(self, work: Callable[[nn.Module, Item], Answer], item: Item) -> Answer:
         module = self.copies.get()
         try:
             return work(module, item)
         finally:
             self.copies.put(module)
+
+
+def _on_a_gpu(module: nn.Module) -> bool:
+    return any(parameter.device != CPU for parameter in module.parameters())
 
 
 @contextmanager

@@ -48,7 +48,12 @@ def common(task: Task, module: torch.nn.Module, seed: int, batch_size: int) -> M
             "metrics": {name: described(metric.function) for name, metric in task.metrics.items()},
         },
         "initial": described(module),
-        "settings": {"seed": seed, "batch_size": batch_size, "clip": task.settings.clip},
+        "settings": {
+            "seed": seed,
+            "batch_size": batch_size,
+            "clip": task.settings.clip,
+            "precision": task.settings.precision,
+        },
         "versions": {
             "allforone": __version__,
             "torch": torch.__version__,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..fleet import Participation
+from ..fleet import Participation, find_device
 from ..fleet.in_process import checked_module
 from ..problems import Client, Problem, Task
 from .optimizers import Makes
@@ -22,13 +22,16 @@ class Loop(Sites):
         batch_size: int | None = None,
         participation: Participation = 1.0,
         sketch: int = 0,
+        device: str = "cpu",
     ) -> None:
+        where = find_device(device)
         makes: Makes = {}
         self.problem = problem
         checked_module(problem, seed)
         size, clients = batch_size or problem.settings.batch_size, dict(enumerate(problem.clients))
         self.sites = sites_of(problem, clients, seed, size, makes=makes, frank=True)
         self.passes = self.sites[0].passes
+        self.passes.move(where)  # which all share; the coordinator, as everywhere, is on the CPU
         direct = Direct({str(k): site for k, site in self.sites.items()})
         super().__init__(
             problem,

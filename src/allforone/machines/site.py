@@ -1,12 +1,14 @@
 """Where a client's data are: a function from questions to answers, and nothing kept in between."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
 from ..errors import Diverged, within
 from ..fleet import Models, Proximal, row
 from ..fleet.batches import Batches
+from ..fleet.devices import on
 from ..fleet.judge import Judge
 from ..fleet.models import alone, flat
 from ..fleet.passes import Passes
@@ -77,7 +79,7 @@ class Site:
         asked: Message = {}
         try:
             asked = decode(question)
-            told = self._reply(asked)
+            told = self._reply(self._here(asked))
         except Exception as error:
             if self.frank:
                 raise
@@ -89,6 +91,10 @@ class Site:
             except OSError as error:
                 return encode({"error": type(error).__name__, "why": "its audit log cannot be written"})
         return answer
+
+    def _here(self, asked: Message) -> Message:
+        """A question with its models where they are computed."""
+        return {**asked, "models": on(self.passes.device, asked["models"])} if "models" in asked else asked
 
     def _reply(self, asked: Message) -> Message:
         questions: dict[str, Callable[[Message, Batches], Message]] = {
@@ -103,7 +109,7 @@ class Site:
             "evaluate": self._evaluate,
         }
         drawn = Drawn()
-        batches = Batches({self.number: self.client}, self.seed, self.batch_size, drawn)
+        batches = Batches({self.number: self.client}, self.seed, self.batch_size, drawn, self.passes.device)
         found = questions[asked["ask"]](asked, batches)
         return {**found, "drawn": drawn.told}
 
@@ -139,7 +145,9 @@ class Site:
         """All updates of a round by the client's own gradients, times `scale`."""
         steps, scale = range(*asked["steps"]), asked["scale"]
         running = unpack(asked["optimizer"], self.makes).start(asked["models"], self.passes.trained)
-        near = Proximal(asked["near"]["strength"], asked["near"]["centre"]) if asked["near"] else None
+        near = None
+        if asked["near"]:
+            near = Proximal(asked["near"]["strength"], on(self.passes.device, asked["near"]["centre"]))
         for step in steps:
             batch = batches.of(self._alone, step)[self.number]
             gradient, buffers = self._gradient(row(running.models, 0), self.number, batch, step)
@@ -220,7 +228,7 @@ class Site:
         return {"names": names, "values": values, "judged": samples}
 
     def _judge(self, batches: Batches) -> Judge:
-        return Judge(self.task, {self.number: self.client}, batches, self.passes, lambda batch: batch)
+        return Judge(self.task, {self.number: self.client}, batches, self.passes, partial(on, self.passes.device))
 
 
 def _failure(error: Exception) -> Message:
@@ -237,7 +245,7 @@ def passes_of(task: Task, client: Client, number: int, seed: int, batch_size: in
     """The task's model and loss, tried on a batch of the client's."""
     with within(f"client {number}, train data"):
         first = draw(client.train, batch_size, seed=0, client=number, step=0, purpose="try")
-    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip)
+    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip, task.settings.precision)
 
 
 def _count(models: Models) -> int:

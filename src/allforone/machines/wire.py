@@ -46,7 +46,7 @@ def decode(content: bytes) -> Message:
 def _apart(value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().clone(memory_format=torch.contiguous_format)
+        tensors[name] = value.detach().cpu().clone(memory_format=torch.contiguous_format)
         return {TENSOR: name}
     if isinstance(value, dict):
         return {key: _apart(item, tensors) for key, item in value.items()}

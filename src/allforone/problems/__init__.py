@@ -1,7 +1,7 @@
 """What is learned. One file per problem."""
 
 from ..catalogue import PROBLEMS
-from .base import Loss, Problem, Settings, Task, hold_out
+from .base import Loss, Precision, Problem, Settings, Task, hold_out, with_settings
 from .check import check
 from .cifar10 import cifar10
 from .client import Client, unheld
@@ -17,6 +17,7 @@ __all__ = [
     "Client",
     "Loss",
     "Metric",
+    "Precision",
     "Problem",
     "Settings",
     "Task",
@@ -30,4 +31,5 @@ __all__ = [
     "mnist",
     "synthetic",
     "unheld",
+    "with_settings",
 ]

@@ -4,7 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Literal, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +17,7 @@ from .data import Finite, draw, generator, seeded
 from .metrics import Metric, named
 from .tree import Tree
 
+Precision = Literal["float32", "bf16"]  #: of the passes in training
 Loss = Callable[[Tree, Tree], Tensor]  #: (output, target) → scalar, a mean over the batch
 
 
@@ -32,6 +33,8 @@ class Settings:
         optimizer: name and options of one of torch.optim.
         scheduler: name and options of one of torch.optim.lr_scheduler, which takes one step per round.
         clip: the norm to which each client shortens every gradient that it answers with, before it is weighted.
+        precision: "float32", in which models are computed as they are, or "bf16", in which their passes in training are
+            under torch.autocast; parameters, updates and what is judged stay as they are.
 
     Example:
         >>> import allforone as afo
@@ -46,8 +49,11 @@ class Settings:
     optimizer: dict[str, Any] = field(default_factory=lambda: {"name": "SGD", "lr": 0.1})
     scheduler: dict[str, Any] | None = None
     clip: float | None = None
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
+        if self.precision not in get_args(Precision):
+            raise InputError(f"settings: precision is {self.precision!r}: must be 'float32' or 'bf16'")
         if self.clip is not None and not (_is_number(self.clip) and 0 < self.clip < math.inf):
             raise InputError(f"settings: clip is {self.clip!r}: must be a number above 0")
         for name in ("rounds", "inner", "batch_size", "estimation"):
@@ -167,6 +173,14 @@ class Problem(Task):
         """Each client's true cluster, or None where it is not known."""
         found = [client.cluster for client in self.clients]
         return None if None in found else found  # type: ignore[return-value]
+
+
+AnyTask = TypeVar("AnyTask", bound=Task)
+
+
+def with_settings(task: AnyTask, **settings: Any) -> AnyTask:
+    """The same task with other settings."""
+    return replace(task, settings=replace(task.settings, **settings))
 
 
 def _is_number(value: Any) -> bool:

@@ -168,13 +168,14 @@ def fingerprint(*data: object) -> str:
 
 
 @contextmanager
-def seeded(source: torch.Generator | None) -> Iterator[None]:
-    """What draws from the global generators of torch, numpy and Python draws by this seed, and leaves no trace."""
+def seeded(source: torch.Generator | None, device: torch.device | None = None) -> Iterator[None]:
+    """What draws from the global generators of torch, numpy and Python draws by this seed, and leaves no trace; so does
+    what draws on a device of CUDA, if that is given."""
     if source is None:
         yield
         return
     before = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[device] if device and device.type == "cuda" else []):
         torch.manual_seed(source.initial_seed())
         np.random.seed(source.initial_seed() % 2**32)
         random.seed(source.initial_seed())

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..runs.tables import Snapshot
-from .clusters import Blocks, find_clusters, mean_weights, weights_of
+from .clusters import Blocks, Labels, weights_of
 from .curves import Array
 from .packing import FINE, NOT_KNOWN, packed
 from .why import Rows, verdicts_of_pairs
@@ -27,18 +27,23 @@ def frame_bytes(shot: Snapshot, names: Sequence[str]) -> int:
 
 
 def crowd_frames(
-    shots: Sequence[Snapshot], names: Sequence[str], truth: list[int] | None, threshold: float | None = None
+    shots: Sequence[Snapshot],
+    found: Sequence[Labels],
+    names: Sequence[str],
+    truth: list[int] | None,
+    threshold: float | None = None,
 ) -> dict[str, Any]:
-    """Clusters and blocks of some rounds; partners and tables are [rounds, N, slots], each client itself at slot 0."""
-    blocks = {"found": Blocks.of(find_clusters(mean_weights(shots)))}
+    """Blocks of some rounds, by the clusters found in each and by the true ones; partners and tables are
+    [rounds, N, slots], each client itself at slot 0."""
+    blocks = {"found": [_shown(Blocks.of(labels), shot) for labels, shot in zip(found, shots, strict=True)]}
     if truth is not None:
-        blocks["truth"] = Blocks.of(truth)
+        blocks["truth"] = [_shown(Blocks.of(truth), shot) for shot in shots]
     slots = _slots(shots)
     tables = [_strongest(shot, shown_tables(names), slots) for shot in shots]
     verdicts = np.stack([_verdicts(shot, table, threshold) for shot, table in zip(shots, tables, strict=True)])
     return {
         "verdicts": packed(verdicts, top=NOT_KNOWN - 1),
-        "blocks": {order: _shown(each, shots) for order, each in blocks.items()},
+        "blocks": blocks,
         "partners": packed(np.stack([table["partners"] for table in tables]), top=NOT_KNOWN - 1),
         "together": {} if "bias" not in names else _together(shots),
         **{
@@ -48,12 +53,12 @@ def crowd_frames(
     }
 
 
-def _shown(blocks: Blocks, shots: Sequence[Snapshot]) -> dict[str, Any]:
+def _shown(blocks: Blocks, shot: Snapshot) -> dict[str, Any]:
     return {
-        "labels": blocks.labels.tolist(),
+        "labels": packed(blocks.labels, top=NOT_KNOWN - 1),
         "sizes": blocks.sizes,
         "rest": blocks.rest,
-        "weights": packed(np.stack([blocks.weights(shot) for shot in shots])),
+        "weights": packed(blocks.weights(shot)),
     }
 
 

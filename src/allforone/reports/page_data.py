@@ -206,14 +206,15 @@ def _frames(run: FinishedRun, most: int) -> dict[str, Any]:
     many = [last] if most == 1 else sorted({round(j * last / (most - 1)) for j in range(most)})
     places = [last] if _constant(run) else many
     shots, threshold = [run.tables[at] for at in places], run.config.get("algorithm", {}).get("threshold")
+    found = clusters_by_round(run.tables, places)
     if len(shots[0].present) > CROWD:
-        tables = crowd_frames(shots, names, truth, threshold)
+        tables = crowd_frames(shots, found, names, truth, threshold)
     else:
         cubes = {name: np.stack([shot.dense(name).double().numpy() for shot in shots]) for name in names}
         tables = {name: packed(cube, coarse=name not in FINE) for name, cube in cubes.items()}
         verdicts = np.stack([verdicts_of_pairs(rows_of(shot), threshold) for shot in shots])
         tables["verdicts"] = packed(verdicts, top=NOT_KNOWN - 1)
-    tables["found"] = packed(clusters_by_round(run.tables, places), top=NOT_KNOWN - 1)
+    tables["found"] = packed(found, top=NOT_KNOWN - 1)
     return {
         "seed": run.seed,
         "truth": truth,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import polars
@@ -36,6 +36,8 @@ class Callback:
 
     #: The share of every client's training data that it wants held out; then `round.held` is known.
     hold_out: float | None = None
+    #: The round whose models are to be given at the end, so far; None: those of the last.
+    kept: int | None = None
 
     def on_start(self, beginning: Beginning) -> bool | None:
         """Before the first round; True if nothing is left to do."""
@@ -67,6 +69,7 @@ class EarlyStopping(Callback):
         least: what counts as an improvement, as a share of the best loss so far.
         hold_out: the share of every client's training data that is held out for it; a stream needs none, its next
             batches are new. A guard's share serves both.
+        keep: "best" gives the models of the round with the least such loss, "last" those of the last.
 
     Example:
         >>> import allforone as afo
@@ -74,31 +77,46 @@ class EarlyStopping(Callback):
         >>> result = afo.train(afo.digits(clients=4), rounds=200, inner=20, callbacks=[stop])  # doctest: +SKIP
     """
 
-    def __init__(self, patience: int = 10, least: float = 0.0, hold_out: float = 0.2) -> None:
+    def __init__(
+        self,
+        patience: int = 10,
+        least: float = 0.0,
+        hold_out: float = 0.2,
+        keep: Literal["best", "last"] = "best",
+    ) -> None:
         if isinstance(patience, bool) or not isinstance(patience, int) or patience < 1:
             raise InputError(f"patience is {short(patience)}: must be a whole number, at least 1")
         if not 0 < hold_out < 1:
             raise InputError(f"hold_out is {short(hold_out)}: give a share between 0 and 1")
-        self.patience, self.least, self.hold_out = patience, least, hold_out
-        self.best, self.waited = math.inf, 0
+        if keep not in ("best", "last"):
+            raise InputError(f"keep is {short(keep)}: must be 'best' or 'last'")
+        self.patience, self.least, self.hold_out, self.keep = patience, least, hold_out, keep
+        self._forget()
+
+    def _forget(self) -> None:
+        self.best, self.waited, self.kept = math.inf, 0, None
+        self.lowest = math.inf  #: of the round that is kept; `best` may lag behind it by what counts as an improvement
 
     def on_start(self, beginning: Beginning) -> bool:
-        self.best, self.waited, stop = math.inf, 0, False
+        self._forget()
+        stop = False
         if beginning.metrics is not None:
             means = (
                 beginning.metrics.sort("round")
                 .group_by("round", maintain_order=True)
                 .agg(polars.col("held_out").mean())
             )
-            for loss in means["held_out"]:
-                stop = self._look(math.nan if loss is None else loss)
+            for number, loss in means.iter_rows():
+                stop = self._look(number, math.nan if loss is None else loss)
         return stop
 
     def on_round(self, round: Record) -> bool:
         assert round.held is not None
-        return self._look(float(round.held.nanmean()))
+        return self._look(round.number, float(round.held.nanmean()))
 
-    def _look(self, loss: float) -> bool:
+    def _look(self, number: int, loss: float) -> bool:
+        if self.keep == "best" and loss < self.lowest:
+            self.lowest, self.kept = loss, number
         better = loss < self.best - self.least * abs(self.best) if math.isfinite(self.best) else loss < self.best
         if better:
             self.best, self.waited = loss, 0
@@ -124,6 +142,11 @@ class Watch:
 
     def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
         self.callbacks, self.stop = callbacks, False
+
+    @property
+    def kept(self) -> int | None:
+        """The round whose models are to be given at the end, so far, by the first that wants one."""
+        return next((callback.kept for callback in self.callbacks if callback.kept is not None), None)
 
     @contextmanager
     def over(self, beginning: Beginning) -> Iterator[None]:

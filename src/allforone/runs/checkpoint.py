@@ -16,7 +16,8 @@ from torch import Tensor, uint8
 
 from ..algorithms import State
 from ..errors import InputError
-from ..fleet import Ledger, Optimizer
+from ..fleet import Ledger, Models, Optimizer
+from ..fleet.devices import CPU
 from .durable import Mark, replacing
 
 #: All texts of a file stand under one key: several would stand in any order, and the same run would have other bytes.
@@ -38,6 +39,7 @@ class Checkpoint(NamedTuple):
     seconds: float  #: of training so far
     left: tuple[str, ...] = ()  #: fast ways that the fleet had found wanting
     marks: Mapping[str, Mark] = MappingProxyType({})  #: by name, how far the files that only grow were written then
+    kept: Models | None = None  #: those of the best round so far, where a callback wants them
 
 
 class Label(NamedTuple):
@@ -52,21 +54,22 @@ def save(path: Path, checkpoint: Checkpoint, about: About | None = None, keep: P
     """Write a checkpoint; the one that was there becomes `keep`."""
     tensors: dict[str, Tensor] = {}
     plain = {"state": checkpoint.state._asdict(), "ledger": checkpoint.ledger._asdict(), "seconds": checkpoint.seconds}
-    plain["left"] = list(checkpoint.left)
+    plain |= {"left": list(checkpoint.left), "kept": checkpoint.kept}
     content = _encode(plain, "", tensors)
     about = about or About({}, 0, 0)
     header = {"content": content, "round": checkpoint.round, "marks": dict(checkpoint.marks), "about": about._asdict()}
     write_tensors(path, tensors, json.dumps(header), keep)
 
 
-def load(path: Path, optimizer: Optimizer) -> Checkpoint:
-    """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in."""
+def load(path: Path, optimizer: Optimizer, device: str = "cpu") -> Checkpoint:
+    """Read a checkpoint; `optimizer` says how torch's is made, the file what state it was in. What was on a device goes
+    to this one."""
     label, tensors = read_label(path), read_tensors(path)
     with _made_by_us(path):
-        content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer)
+        content = _decode(json.loads(_texts(path)["header"])["content"], tensors, optimizer, device)
         state, ledger = State(**content["state"]), Ledger(**content["ledger"])
         left = tuple(content.get("left", ()))
-        return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks)
+        return Checkpoint(state, label.round, ledger, float(content["seconds"]), left, label.marks, content.get("kept"))
 
 
 def read_label(path: Path) -> Label:
@@ -79,7 +82,7 @@ def read_label(path: Path) -> Label:
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], header: str = "", keep: Path | None = None) -> None:
     """Write all or nothing: a reader never sees half a file."""
-    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
     checks = {name: _check(tensor) for name, tensor in tensors.items()}
     texts = {"header": header, "tensors": json.dumps(checks, sort_keys=True)}
     with replacing(path, keep) as unfinished:
@@ -138,8 +141,8 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
         return {"optimizer": _encode(value.state, name, tensors)}
     if isinstance(value, Tensor):
         name = f"{name} {len(tensors)}" if name in tensors else name  # as that of {"a/b": …} and of {"a": {"b": …}}
-        tensors[name] = value.detach().clone()
-        return {"tensor": name}
+        tensors[name] = value.detach().cpu().clone()
+        return {"tensor" if value.device == CPU else "on a device": name}
     if isinstance(value, dict) and all(isinstance(key, str | int) for key in value):
         kind = "counter" if isinstance(value, Counter) else "dict"
         return {kind: [[key, _encode(item, f"{name}/{key}", tensors)] for key, item in value.items()]}
@@ -153,16 +156,18 @@ def _encode(value: Any, name: str, tensors: dict[str, Tensor]) -> Any:
     )
 
 
-def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer) -> Any:
+def _decode(value: Any, tensors: dict[str, Tensor], optimizer: Optimizer, device: str) -> Any:
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
     if kind == "tensor":
         return tensors[content]
+    if kind == "on a device":
+        return tensors[content].to(device)
     if kind == "optimizer":
-        return replace(optimizer, state=_decode(content, tensors, optimizer))
+        return replace(optimizer, state=_decode(content, tensors, optimizer, device))
     if kind in ("dict", "counter"):
-        pairs = {key: _decode(item, tensors, optimizer) for key, item in content}
+        pairs = {key: _decode(item, tensors, optimizer, device) for key, item in content}
         return Counter(pairs) if kind == "counter" else pairs
-    items = [_decode(item, tensors, optimizer) for item in content]
+    items = [_decode(item, tensors, optimizer, device) for item in content]
     return tuple(items) if kind == "tuple" else items

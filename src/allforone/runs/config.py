@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..catalogue import label
 from ..errors import InputError, short, suggest
+from ..problems import Precision
 from . import plain_yaml
 
 #: The seeds of the paper.
@@ -51,6 +52,8 @@ class RunConfig(BaseModel):
     scheduler: Choice | None = None
     schedule: Choice | None = None  #: a step size of the theory: constant, horizon or decreasing
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)  #: the norm of each client's gradients, at most
+    precision: Precision | None = None  #: of passes in training: float32 or bf16
+    device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)

@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from .. import stopping
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Joining, Local
 from ..describe import architecture, described, digest, options
 from ..errors import InputError, called, notice
-from ..fleet import FLEETS, Attack, Attacked, Fleet, InProcess, Make, Optimizer, Participation, Schedule
-from ..problems import Problem, Task, check, hold_out, unheld
+from ..fleet import FLEETS, Attack, Attacked, Fleet, InProcess, Make, Optimizer, Participation, Schedule, find_device
+from ..fleet.devices import CPU
+from ..problems import Problem, Task, check, hold_out, unheld, with_settings
 from .callbacks import Callback
 from .config import HELD_OUT as HELD_OUT
 from .config import PYTHON, Choice, RunConfig, checked_options, parse
@@ -29,6 +30,12 @@ from .writing import Writer
 
 #: Fleets whose sums would depend on the number of threads; with one, the same run has the same bits on any machine.
 ONE_THREAD = ("loop",)
+#: Settings that not every fleet takes, and what is said of the others.
+ONLY_FOR = {
+    "least_sites": "clients on machines; those of fleet {} are all in this process",
+    "sketch": "clients on machines; those of fleet {} are all in this process",
+    "device": "clients in this process; those of fleet {} are not: leave it out",
+}
 
 
 @dataclass(frozen=True)
@@ -77,12 +84,12 @@ class Run:
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        given = {"least_sites": self.config.least_sites, "sketch": self.config.sketch}
+        given = {key: getattr(self.config, key) for key in ONLY_FOR}
         others = ("problem", "seed", "batch_size", "participation", *given)  # which the config has for every fleet
         options = checked_options(make, self.config.fleet.options, f"fleet {name}", others)
         for key, value in given.items():
             if value is not None and key not in inspect.signature(make).parameters:
-                raise InputError(f"{key} is for clients on machines; those of fleet {name} are all in this process")
+                raise InputError(f"{key} is for {ONLY_FOR[key].format(name)}")
         return options | {key: value for key, value in given.items() if value is not None}
 
     def guarded(self) -> Algorithm:
@@ -113,6 +120,10 @@ class Run:
                 raise InputError(
                     f"attack {config.attack}: liars are tried where one process has all gradients; use --fleet stacked"
                 )
+            if config.device:
+                raise InputError(
+                    f"attack {config.attack}: liars are tried on the CPU; leave out device {config.device}"
+                )
             return Attacked(fleet, Attack.parse(config.attack))
         return fleet
 
@@ -130,8 +141,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
-    if config.clip != problem.settings.clip:
-        problem = replace(problem, settings=replace(problem.settings, clip=config.clip))
+    problem, config = _as_settled(problem, config)
     model = problem.initial_model(config.seed)
     optimizer, config = _optimizer(config, given, model)
     identity = {"model": architecture(model), "loss": described(problem.loss)}
@@ -185,11 +195,29 @@ def _filled(config: RunConfig, problem: Task) -> RunConfig:
             "batch_size": config.batch_size or settings.batch_size,
             "optimizer": optimizer,
             "clip": config.clip or settings.clip,
+            "precision": config.precision or settings.precision,
+            "device": _device(config.device),
             "scheduler": config.scheduler or own,
             "schedule": config.schedule
             and resolve_schedule(config.schedule, problem, config.seed, config.batch_size or settings.batch_size),
         }
     )
+
+
+def _as_settled(problem: Task, config: RunConfig) -> tuple[Task, RunConfig]:
+    """The problem with the config's clip and precision, which its fleet finds there. A precision that goes without
+    saying is not said, as in the folders of runs before there was one."""
+    plain = config.precision == problem.settings.precision == "float32"
+    told = {"clip": config.clip, "precision": config.precision}
+    if any(getattr(problem.settings, key) != value for key, value in told.items()):
+        problem = with_settings(problem, **told)
+    return problem, config.model_copy(update={"precision": None}) if plain else config
+
+
+def _device(wanted: str | None) -> str | None:
+    """By its name, if it is there; None is the CPU, by whatever name it was asked for."""
+    found = find_device(wanted or "cpu")
+    return None if found == CPU else str(found)
 
 
 def _optimizer(config: RunConfig, given: Given, model: nn.Module) -> tuple[Optimizer, RunConfig]:

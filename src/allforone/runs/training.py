@@ -126,17 +126,30 @@ def train(
 ) -> Result:
     """Do the rounds that are left. A crash, Ctrl-C or a loss that is not finite loses nothing before it."""
     journal = Journal(writer, on_round, Watch(callbacks))
-    found = writer.latest(optimizer) if writer else None
-    before = None
-    if found is not None:
-        journal.go_on(found)
-        fleet.ledger, fleet.left, before = found.ledger, found.left, journal.history.metrics
+    first = _found(writer, optimizer)
+    before = _go_on(first[0], fleet, journal) if first else None
     with journal.watch.over(Beginning(config, fleet.roster, before)):
-        done = found or _begin(config, fleet, algorithm, optimizer, journal, start)
-        done = _rounds(config, problem, fleet, algorithm, done, journal, start)
+        first = first or [_begin(config, fleet, algorithm, optimizer, journal, start)]
+        # handed over and not kept: it would be in memory until the end
+        done = _rounds(config, problem, fleet, algorithm, first.pop(), journal, start)
+    given = done.state.models if journal.watch.kept is None or done.kept is None else done.kept
+    models = {name: tensor.cpu() for name, tensor in given.items()}
     if writer:
-        writer.finish(done.state.models)
-    return Result(config, problem, fleet.roster, done.state.models, journal.history)
+        writer.finish(models)
+    return Result(config, problem, fleet.roster, models, journal.history)
+
+
+def _found(writer: Writer | None, optimizer: Optimizer) -> list[Checkpoint]:
+    """The checkpoint to go on from, if there is one."""
+    found = writer.latest(optimizer) if writer else None
+    return [] if found is None else [found]
+
+
+def _go_on(found: Checkpoint, fleet: Fleet, journal: "Journal") -> polars.DataFrame:
+    """After the rounds of a checkpoint, whose metrics are given."""
+    journal.go_on(found)
+    fleet.ledger, fleet.left = found.ledger, found.left
+    return journal.history.metrics
 
 
 def _begin(
@@ -195,7 +208,7 @@ def _initial(fleet: Fleet, start: Start | None) -> Models:
             f"the models to start from are others than the one that is trained: {', '.join(other)} differ; give those "
             "of the same architecture, one for each client"
         )
-    return {name: start.models[name].clone() for name in made}
+    return {name: start.models[name].clone().to(tensor.device) for name, tensor in made.items()}
 
 
 def _kind(tensor: Tensor | None) -> Any:
@@ -223,9 +236,13 @@ class Journal:
         if self.writer:
             self.history = self.writer.begin()
         self.add(Record(0, evaluation, None, evaluation.known, start.ledger, 0.0, held))
-        start = start._replace(marks=self.history.marks)
+        start = self.keep(start._replace(marks=self.history.marks))
         self.save(start)
         return start
+
+    def keep(self, done: Checkpoint) -> Checkpoint:
+        """With the models of this round as those to be given at the end, if a callback has just found them the best."""
+        return done._replace(kept=done.state.models) if self.watch.kept == done.round else done
 
     def go_on(self, done: Checkpoint) -> None:
         """After the rounds of a checkpoint."""
@@ -286,12 +303,12 @@ def _one_round(
         error.args = (f"round {number}, client {error.model}: {error}{kept}. Try a smaller step size",)
         raise
     fleet.ledger = fleet.ledger.sent(info.messages, sent_bytes(info, size))
-    after = Checkpoint(state, number, fleet.ledger, seconds, fleet.left)
+    after = Checkpoint(state, number, fleet.ledger, seconds, fleet.left, kept=done.kept)
     journal.history.add_info(number, info, round.present)
     journal.history.add_contacts(number, fleet.contacts())
     if evaluation is not None:
         journal.add(Record(number, evaluation, info, round.present, after.ledger, seconds, held))
-    return after._replace(marks=journal.history.marks)
+    return journal.keep(after._replace(marks=journal.history.marks))
 
 
 def sent_bytes(info: Info, size: MessageBytes) -> int | None:
@@ -302,6 +319,8 @@ def sent_bytes(info: Info, size: MessageBytes) -> int | None:
 
 def _check_finite(state: State, names: list[str], steps: range) -> None:
     for tensor in (state.models[name] for name in names):
-        if not tensor.isfinite().all():
+        numbers = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+        ends = numbers.aminmax() if numbers.numel() else ()  # both are NaN if anything is; this takes no memory
+        if not all(end.isfinite() for end in ends):
             client = int((~tensor.isfinite()).reshape(len(tensor), -1).any(1).nonzero()[0])
             raise Diverged(client, client, steps[-1])

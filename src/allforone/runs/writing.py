@@ -92,7 +92,7 @@ class Writer:
         for path in self.folder.checkpoints:
             try:
                 self.folder.verify(checkpoint.read_label(path))
-                done = checkpoint.load(path, optimizer)
+                done = checkpoint.load(path, optimizer, self.config.get("device", "cpu"))
             except InputError as error:
                 troubles.append(str(error))
                 continue

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...problems import with_settings
 from ...runs.run import HELD_OUT
 from ..audit import Audit
 from ..site import Site
@@ -20,6 +21,8 @@ def site_of(kit: Path, settings: dict[str, Any]) -> Site:
     number = list(settings["sites"]).index(Kit.open(kit, "site").name)
     own = OwnFiles.read(kit)
     task, client = load_checked(own, seed)
+    asked = {key: config[key] for key in ("clip", "precision") if config.get(key)}
+    task = with_settings(task, **asked)
     held_out = HELD_OUT if config.get("guard") else 0.0
     size = config.get("batch_size")
     return Site(task, client, number, seed=seed, batch_size=size, held_out=held_out, audit=Audit(own.audit))

@@ -43,12 +43,12 @@ const orders = new WeakMap();
 function arrangement(frames, at = chosen.frame) {
   if (!orders.has(frames)) orders.set(frames, {});
   const kept = orders.get(frames),
-    found = chosen.order === "found" || (chosen.order === "truth" && !frames.truth),
-    key = found && !isCrowd(frames) ? `found ${at}` : chosen.order;
+    found = chosen.order === "found" || (chosen.order === "truth" ? !frames.truth : isCrowd(frames)),
+    key = found ? `found ${at}` : chosen.order;
   if (!kept[key]) {
     const n = clientCount();
     const groups = isCrowd(frames)
-      ? blocksOf(frames).labels
+      ? labelsOf(blocksOf(frames, at))
       : found
         ? partitionAt(frames, at)
         : chosen.order === "truth"
@@ -142,9 +142,7 @@ function showAgreement() {
   $("truth-figure").hidden = !truth;
   $("agreement").classList.toggle("single", !truth);
   $("clusters-note").textContent =
-    (isCrowd(frames)
-      ? "Blocks above: clusters found over all rounds that are shown. "
-      : "Blocks of the map: the clusters found in its round. ") +
+    "Blocks of the map: the clusters found in its round. " +
     "Found clusters: who uses each other's gradients in the round and the four before, joined closest first, where modularity is best." +
     (truth
       ? " The adjusted Rand index says how well they agree with the true clusters: 1 is the same, 0 is what guessing would give."
@@ -245,7 +243,7 @@ function showRamp() {
     pen.fillRect(x, 0, 1, 10);
   }
   const frames = current(),
-    top = isCrowd(frames) ? Math.max(1e-9, ...known(unpack(blocksOf(frames).weights))) : largest(frames);
+    top = isCrowd(frames) ? heaviest(frames) : largest(frames);
   $("ramp").style.paddingLeft = `${isCrowd(frames) ? 30 : Math.max(30, 14 + nameWidth(everyone()))}px`;
   $("ramp").replaceChildren("0", bar, `${short(top)}  (square-root scale)`);
 }

@@ -40,7 +40,10 @@ function partnersEver(frames, i) {
   return order.filter(k => most.has(k));
 }
 
-const blocksOf = frames => frames.blocks[chosen.order] || frames.blocks.found;
+// The blocks of a frame: the true clusters, or those found in its round.
+const blocksOf = (frames, at = chosen.frame) => (frames.blocks[chosen.order] || frames.blocks.found)[at];
+const labelsOf = blocks => Array.from(unpack(blocks.labels), Math.round);
+const heaviest = frames => Math.max(1e-9, ...frames.rounds.flatMap((_, at) => known(unpack(blocksOf(frames, at).weights))));
 const blockName = (blocks, b) => (blocks.rest && b === blocks.sizes.length - 1 ? "the smaller clusters" : `cluster ${b}`);
 const blockLabel = (blocks, b) => (blocks.rest && b === blocks.sizes.length - 1 ? "…" : String(b));
 const blockSize = (blocks, b) => `${grouped(blocks.sizes[b])} ${blocks.sizes[b] === 1 ? "client" : "clients"}`;
@@ -56,11 +59,11 @@ function blockText(blocks, weights, r, c) {
 }
 
 function showBlocks(frames, at) {
-  const blocks = blocksOf(frames),
+  const blocks = blocksOf(frames, at),
     size = blocks.sizes.length,
-    weights = slice(blocks.weights, at),
-    top = Math.max(1e-9, ...known(unpack(blocks.weights))),
-    here = blocks.labels[chosen.client];
+    weights = unpack(blocks.weights),
+    top = heaviest(frames),
+    here = labelsOf(blocks)[chosen.client];
   const labels = {rowLabel: r => blockLabel(blocks, r), columnLabel: c => blockLabel(blocks, c)};
   const open = r => showMembers(frames, r);
   heatMap($("matrix"), {
@@ -87,16 +90,18 @@ function showBlocks(frames, at) {
     label: b => blockLabel(blocks, b),
     tell: b => sentence(`${blockName(blocks, b)}: ${blockSize(blocks, b)}`),
   });
-  if (frames.truth) showFoundAndTrue(frames);
+  if (frames.truth) showFoundAndTrue(frames, at);
   showMembers(frames, blocks.sizes[chosen.cluster] ? chosen.cluster : here);
 }
 
 // Of each found cluster, how much of it is in each true one.
-function showFoundAndTrue(frames) {
-  const found = frames.blocks.found,
-    truth = frames.blocks.truth,
+function showFoundAndTrue(frames, at) {
+  const found = frames.blocks.found[at],
+    truth = frames.blocks.truth[at],
+    labels = labelsOf(found),
+    trueLabels = labelsOf(truth),
     shared = found.sizes.map(() => new Array(truth.sizes.length).fill(0));
-  found.labels.forEach((b, i) => shared[b][truth.labels[i]]++);
+  labels.forEach((b, i) => shared[b][trueLabels[i]]++);
   heatMap($("truth"), {
     rows: found.sizes.length,
     columns: truth.sizes.length,
@@ -106,7 +111,7 @@ function showFoundAndTrue(frames) {
     rowLabel: r => blockLabel(found, r),
     columnLabel: c => blockLabel(truth, c),
     label: "Found clusters in rows, true clusters in columns.",
-    rowChosen: found.labels[chosen.client],
+    rowChosen: labels[chosen.client],
     share: (r, c) => shared[r][c] / found.sizes[r],
     tell: (r, c) => sentence(`${blockName(found, r)}: ${shared[r][c]} of ${blockSize(found, r)} are of true ${blockName(truth, c)}`),
   });
@@ -114,7 +119,8 @@ function showFoundAndTrue(frames) {
 
 function showMembers(frames, block) {
   const blocks = blocksOf(frames),
-    members = everyone().filter(i => blocks.labels[i] === block);
+    labels = labelsOf(blocks),
+    members = everyone().filter(i => labels[i] === block);
   chosen.cluster = block;
   $("members-title").textContent = sentence(`${blockName(blocks, block)}: ${blockSize(blocks, block)}`);
   $("members").replaceChildren(
