@@ -84,7 +84,7 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
     except AllForOneError:
         raise
     except Exception as error:
-        if _is_memory(error):
+        if is_memory(error):
             raise
         reason = next(iter(str(error).strip().splitlines()), "")
         raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error
@@ -94,7 +94,7 @@ def explained(error: BaseException) -> str:
     """What stands in one line for any exception; the details of what nobody foresaw are written to a file."""
     if isinstance(error, AllForOneError):
         return " ".join(str(error).split())
-    if _is_memory(error):
+    if is_memory(error):
         return "not enough memory: try a smaller batch_size, fewer clients, or --workers 1"
     if isinstance(error, ValueError) and "null byte" in str(error):
         return "a path has a NUL character in it, which no file system takes; give another"
@@ -105,7 +105,7 @@ def explained(error: BaseException) -> str:
     return f"{said}; this is a fault of allforone, not yours: please report it with {_details(error)}"
 
 
-def _is_memory(error: BaseException) -> bool:
+def is_memory(error: BaseException) -> bool:
     """Whether there was too little: torch and polars have no type of their own for it."""
     return isinstance(error, MemoryError) or any(s in str(error) for s in ("allocate memory", "memory allocation"))
 

@@ -6,8 +6,16 @@ import subprocess
 from resource import RLIMIT_AS
 
 import pytest
+import torch
+from torch import nn
 
+from allforone.errors import Notice, explained
+from allforone.fleet import Stacked
+from allforone.fleet.base import surely
+from allforone.fleet.optimizer import check_elementwise
+from allforone.machines.loop import Loop
 from allforone.runs import Folder, execute, parse, prepare
+from allforone.testing import small_problem
 
 from .commands import Command, is_one_line, rounds_done, slow_problem
 
@@ -18,6 +26,55 @@ def test_too_little_memory_ends_in_a_line_that_names_what_to_lower(tmp_path):
     code, err = Command(*given, limits={RLIMIT_AS: 6 * 2**30}).ended()
     assert code == 2 and is_one_line(err), err
     assert "not enough memory: try a smaller batch_size, fewer clients" in err
+
+
+class Hungry(nn.Linear):
+    """A layer that asks torch for more memory than there is, of all models at once or one by one."""
+
+    asks = staticmethod(lambda x: False)
+
+    def forward(self, x):
+        if Hungry.asks(x):
+            torch.empty(2**48)
+        return super().forward(x)
+
+
+@pytest.fixture
+def hungry():
+    """A fleet whose model has been tried while there was memory enough."""
+    yield Stacked(small_problem(lambda: Hungry(6, 3)), seed=0, batch_size=4)
+    Hungry.asks = staticmethod(lambda x: False)
+
+
+def gradients(fleet):
+    mix, round = torch.full((4, 4), 0.25).double(), fleet.begin(1, range(2))
+    return surely(lambda: fleet.gradients(fleet.initial(), mix, round, 0, fleet.roster.numbers))
+
+
+def test_too_little_memory_for_all_models_at_once_is_no_fault_of_the_model_and_they_pass_one_by_one(hungry):
+    enough = gradients(Loop(hungry.problem, seed=0, batch_size=4))
+    Hungry.asks = staticmethod(torch._C._functorch.is_functorch_wrapped_tensor)
+    with pytest.warns(Notice) as said:
+        found = gradients(hungry)
+    assert [str(notice.message).split(":")[0] for notice in said] == ["not enough memory for all models at once"]
+    torch.testing.assert_close(found, enough)
+
+
+def test_where_there_is_none_for_one_model_either_all_that_is_said_is_about_memory(hungry):
+    Hungry.asks = staticmethod(lambda x: True)
+    with pytest.warns(Notice) as said, pytest.raises(RuntimeError) as raised:
+        gradients(hungry)
+    assert all("memory" in str(notice.message) and "fails" not in str(notice.message) for notice in said)
+    assert explained(raised.value).startswith("not enough memory: try a smaller batch_size")
+
+
+def test_too_little_memory_is_no_fault_of_the_optimizer():
+    def make(parameters):
+        torch.empty(2**48)
+
+    with pytest.raises(RuntimeError) as raised:
+        check_elementwise(make, {"weight": (3,)})
+    assert explained(raised.value).startswith("not enough memory")
 
 
 #: Below a file there is no folder, and in /proc none can be made, not by root either.

@@ -1,6 +1,7 @@
 """A site is a function from bytes to bytes: it keeps nothing, never raises, and logs what it lets out."""
 
 import json
+import os
 
 import pytest
 import torch
@@ -73,6 +74,47 @@ def test_a_data_protection_officer_reads_what_has_left_about_whom_and_from_how_m
     looks = next(kind for kind in summed(entries) if kind.question == "look")
     assert looks.answers == 2 and looks.models_of == [0, 1, 2, 3]
     assert looks.bytes_out == sum(entry.bytes_out for entry in entries if entry.question == "look")
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        {"owners": ["nobody"]},
+        {"owners": 7},
+        {"owners": [10**400] * 9},
+        {"owners": [2**31 - 1] * 200_000},
+        {"round": "x"},
+        {"round": torch.ones(2)},
+        {"ask": "x" * 2**20},
+        {"ask": torch.ones(2)},
+    ],
+    ids=lambda about: next(iter(about)),
+)
+def test_no_question_makes_the_log_unreadable(tmp_path, about):
+    path = tmp_path / "audit.jsonl"
+    logged = site(audit=Audit(path))
+    logged.answer(encode({"ask": "gradients", **about}))
+    logged.answer(encode({"ask": "ping"}))
+    assert [entry.question for entry in read(path)][1:] == ["ping"]
+
+
+def test_half_a_line_that_a_dead_machine_left_does_not_spoil_the_lines_after_it(tmp_path):
+    path = tmp_path / "audit.jsonl"
+    for _ in range(2):
+        site(audit=Audit(path)).answer(encode({"ask": "ping"}))
+    path.write_bytes(path.read_bytes()[:-30])
+    site(audit=Audit(path)).answer(encode({"ask": "describe"}))
+    assert [entry.question for entry in read(path)] == ["ping", "describe"]
+
+
+def test_an_answer_that_the_disk_has_no_place_to_log_does_not_leave_and_no_half_line_stays(tmp_path, monkeypatch):
+    path = tmp_path / "audit.jsonl"
+    logged = site(audit=Audit(path))
+    logged.answer(encode({"ask": "ping"}))
+    before, write = path.read_bytes(), os.write
+    monkeypatch.setattr(os, "write", lambda file, line: write(file, line[:10]))  # as on a disk that is nearly full
+    assert decode(logged.answer(encode({"ask": "describe"})))["why"] == "its audit log cannot be written"
+    assert path.read_bytes() == before
 
 
 def test_the_audit_is_summed_up_on_the_command_line(tmp_path, cli):

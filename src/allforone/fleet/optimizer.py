@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 
 from ..describe import described
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, is_memory
 from .models import Models, where_rows
 
 #: E.g. functools.partial(torch.optim.SGD, lr=0.1), of the parameters of one model; if its argument is called
@@ -225,6 +225,8 @@ def check_elementwise(make: Make, shapes: Mapping[str, Sequence[int]]) -> None:
     try:
         both, one, other = end(slice(0, 2)), end(slice(0, 1)), end(slice(1, 2))
     except (TypeError, RuntimeError, ValueError) as error:
+        if is_memory(error):
+            raise
         raise InputError(f"the optimizer cannot be used: {error}") from error
     alone = {name: torch.cat([one[name], other[name]]) for name in start}
     if not all(torch.allclose(both[name], alone[name], rtol=1e-4, atol=1e-6) for name in start):

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import AllForOneError, Diverged
+from ..errors import AllForOneError, Diverged, is_memory
 from ..problems import Problem
 from ..problems.data import Batch
 from ..problems.tree import alike, rows, stacked
@@ -289,7 +289,7 @@ class Stacked(InProcess):
             raise
         except Exception as error:
             why = f"the model or the loss fails with all models at once ({type(error).__name__})"
-            self.fast.leave(["vectorises"], why)
+            self.fast.leave(["vectorises"], "not enough memory for all models at once" if is_memory(error) else why)
 
     def _compare(self, models: Models, mix: Tensor, plan: Plan, batches: Batch, step: int, found: Models) -> None:
         """Now and then, one of the models with the plain way."""

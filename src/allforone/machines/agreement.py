@@ -1,6 +1,7 @@
 """What all must agree on before the first round: the task, the initial model, kinds of data and versions."""
 
 import copy
+import json
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +11,13 @@ from torch.nn.parameter import is_lazy
 
 from .. import __version__
 from ..describe import architecture, described
-from ..errors import InputError
+from ..errors import InputError, short
 from ..fleet import Member
 from ..fleet.passes import Passes
 from ..problems import Client, Task
 from ..problems.data import Finite, Population, draw
 from ..problems.tree import kind
+from .checking import is_count
 from .wire import Message
 
 #: What is compared, and how it is called where it differs.
@@ -78,8 +80,27 @@ def describe(task: Task, passes: Passes, client: Client, number: int, seed: int,
     }
 
 
+def is_description(told: Message) -> bool:
+    """Whether this can be what a site says of itself: plain values, and all that is read of them later."""
+    try:
+        json.dumps(told)
+        member = Member(**told["member"])
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return False
+    texts = all(text is None or type(text) is str for text in (member.name, member.fingerprint))
+    cluster = member.cluster is None or (type(member.cluster) is int and is_count(abs(member.cluster)))
+    known = type(member.stream) is bool and {type(told.get(key)) for key in ("held", "tested")} == {bool}
+    return texts and cluster and known and is_count(member.size)
+
+
 def check_agreement(ours: Message, names: Sequence[str], told: Sequence[Message]) -> None:
     """Refuse sites that would train something else, and name them; kinds of data are compared with the first's."""
+    unreadable = [name for name, description in zip(names, told, strict=True) if not is_description(description)]
+    if unreadable:
+        raise InputError(
+            f"what {', '.join(unreadable)} says of itself cannot be read. See there that it runs allforone "
+            f"{__version__}, then start again"
+        )
     wrong = []
     for number, (name, description) in enumerate(zip(names, told, strict=True)):
         expected = {**ours, "kinds": told[0].get("kinds")}
@@ -89,7 +110,7 @@ def check_agreement(ours: Message, names: Sequence[str], told: Sequence[Message]
             if _plain(expected[key]) != description.get(key)
         ]
         if description.get("number") != number:
-            wrong.append(f"{name} takes itself for number {description.get('number')}, not {number}")
+            wrong.append(f"{name} takes itself for number {short(description.get('number'))}, not {number}")
     if wrong:
         raise InputError("the sites do not agree: " + "; ".join(wrong) + ". Mend it there, then start again")
 
@@ -107,6 +128,6 @@ def _where(expected: Any, found: Any) -> str:
         return "unreadable"
     different = [key for key in expected if _plain(expected[key]) != found.get(key)]
     return ", ".join(
-        f"{key} {found.get(key)} for {expected[key]}" if isinstance(expected[key], int | str) else key
+        f"{key} {short(found.get(key))} for {expected[key]}" if isinstance(expected[key], int | str) else key
         for key in different
     )

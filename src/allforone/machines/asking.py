@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from ..errors import Gone, TooFew, notice
+from ..errors import Gone, TooFew, notice, short
 from ..fleet import Contact
 from .presence import Ended, Patience, Presence
 from .transport import Absent, Transport
@@ -11,6 +11,8 @@ from .wire import Message, Unreadable, decode, encode
 
 #: Seconds between two looks whether the run was ended, while enough sites are waited for.
 GLANCE = 1.0
+#: Letters of a site's own reason that are kept; what could move a terminal's cursor is not.
+LONGEST_REASON = 200
 
 
 class Asking:
@@ -142,5 +144,5 @@ def _read(reply: bytes) -> Message | Absent:
     except Unreadable:
         return Absent("its answer cannot be read")
     if "error" in answer:
-        return Absent(str(answer.get("why", "it failed"))[:200])
+        return Absent(short(str(answer.get("why", "it failed")), LONGEST_REASON))
     return answer

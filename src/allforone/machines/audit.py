@@ -3,6 +3,7 @@
 One line of JSON for each, so that whoever must answer for the data can read it without us.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterable
@@ -10,10 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..errors import InputError
+from ..errors import InputError, short
 
 #: Bytes of a line, many times what a question about thousands of models leaves behind.
 LONGEST = 2**20
+#: Models of a question whose owners are written down: more than a federation has sites, and they fit on a line.
+MOST_OWNERS = 2**16
 
 
 class Entry(NamedTuple):
@@ -42,21 +45,44 @@ class Audit:
         drawn = sum((stop - start) * size for _, start, stop, size in told.get("drawn", ()))
         entry = Entry(
             datetime.now(UTC).isoformat(timespec="milliseconds"),
-            str(asked.get("ask", "unreadable")),
-            asked.get("round"),
-            asked.get("owners"),
+            short(str(asked.get("ask", "unreadable"))),
+            _number(asked.get("round")),
+            _owners(asked.get("owners")),
             {key: count for key, value in told.items() if (count := numbers(value))},
             bytes_in,
             bytes_out,
             drawn + told.get("judged", 0),
             told.get("error"),
         )
-        line = json.dumps(entry._asdict()) + "\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        line = f"{json.dumps(entry._asdict())}\n".encode()
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
-            os.write(file, line.encode())
+            whole = _without_half_a_line(file)
+            if os.write(file, line) < len(line):  # the disk is full
+                os.ftruncate(file, whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         finally:
             os.close(file)
+
+
+def _without_half_a_line(file: int) -> int:
+    """Cut off what a machine that died in the middle of a line has left, whose answer never went out; the size then."""
+    size = os.lseek(file, 0, os.SEEK_END)
+    if not size or os.pread(file, 1, size - 1) == b"\n":
+        return size
+    tail = os.pread(file, LONGEST, max(0, size - LONGEST))
+    whole = size - len(tail) + tail.rfind(b"\n") + 1
+    os.ftruncate(file, whole)
+    return whole
+
+
+def _number(said: Any) -> int | None:
+    """A client or a round as the question has it: whoever asks cannot make the log unreadable."""
+    return said if type(said) is int and 0 <= said < 2**31 else None
+
+
+def _owners(said: Any) -> list[int | None] | None:
+    return [_number(owner) for owner in said[:MOST_OWNERS]] if isinstance(said, list) else None
 
 
 def numbers(value: Any) -> int:

@@ -7,6 +7,11 @@ from torch import Tensor
 
 from ..fleet import Models
 
+#: Kinds of numbers that can be computed with; torch has others that it only stores.
+FLOATING = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+#: Samples that one answer can have been made from; so many answers add up to a count that an integer holds.
+MOST_SAMPLES = 2**40
+
 
 def fine_rows(found: Any, like: Models, names: list[str], count: int) -> Tensor:
     """[count], which rows of these stacked tensors can be used; none where one has another shape or kind."""
@@ -23,7 +28,7 @@ def is_like(tensor: Any, shape: tuple[int, ...], dtype: torch.dtype | None = Non
     """Whether it is a tensor of this shape and kind, by default of any floating kind."""
     if not isinstance(tensor, Tensor) or tensor.shape != shape:
         return False
-    return tensor.is_floating_point() if dtype is None else tensor.dtype == dtype
+    return tensor.dtype in FLOATING if dtype is None else tensor.dtype == dtype
 
 
 def finite_rows(tensor: Tensor) -> Tensor:
@@ -36,6 +41,11 @@ def drawn_by(said: Any) -> list[tuple[str, range, int]]:
     for entry in said if isinstance(said, list) else ():
         if isinstance(entry, list) and len(entry) == 4 and all(type(number) is int for number in entry[1:]):
             purpose, start, stop, size = entry
-            if 0 <= start <= stop and 0 <= size < 2**40:
+            if 0 <= start <= stop < MOST_SAMPLES and is_count(size) and is_count((stop - start) * size):
                 found.append((str(purpose), range(start, stop), size))
     return found
+
+
+def is_count(said: Any) -> bool:
+    """Whether it can be a number of samples."""
+    return type(said) is int and 0 <= said < MOST_SAMPLES

@@ -12,7 +12,7 @@ from ..fleet.batches import Tally
 from ..fleet.models import stack, trained_names
 from ..fleet.participation import check_participation, present
 from ..problems import Task
-from .agreement import check_agreement, common, model_of
+from .agreement import check_agreement, common, is_description, model_of
 from .asking import Asking
 from .checking import drawn_by, fine_rows
 from .optimizers import Makes
@@ -74,7 +74,7 @@ class Coordinator:
         return Roster(Member(**described["member"]) for described in self.descriptions)
 
     def _other(self, site: int, told: Message) -> str | None:
-        same = {**told, "drawn": None} == {**self.descriptions[site], "drawn": None}
+        same = is_description(told) and {**told, "drawn": None} == {**self.descriptions[site], "drawn": None}
         return None if same else "it is back with other data, another task or another version"
 
     @property
@@ -167,7 +167,7 @@ class Coordinator:
         if not rows or not names or not all(self.fine(found, result, names, len(rows))):
             return
         assert found is not None
-        for name in found:
+        for name in names:  # and nothing else that it may have sent
             result[name][rows] = found[name]
 
     def _renormalised(self, result: Models, mix: Tensor, accepted: Tensor) -> Models:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..fleet import Look, Models, Round
-from .checking import finite_rows, is_like
+from .checking import finite_rows, is_count, is_like
 
 if TYPE_CHECKING:
     from .coordinator import Coordinator
@@ -58,8 +58,8 @@ class Table:
                 fine[:] = False
         if not fine.all():
             self.fleet.refuse(k, int((~fine).sum()))
-        read = answer.get("read")
-        self.read[k] = read if type(read) is int and read >= 0 else 0
+        read: Any = answer.get("read")
+        self.read[k] = read if is_count(read) else 0
         for place, i in enumerate(rows):
             if fine[place]:
                 self._put(i, k, means[place], numbers[place], halves[place])

@@ -165,7 +165,7 @@ class Sites(Coordinator):
         found = {}
         for k, answer in self.answers(self._own_models(about, models, round)):
             losses = answer.get("losses")
-            if isinstance(losses, Tensor) and losses.dim() == 1 and len(losses) <= PARTS:
+            if isinstance(losses, Tensor) and is_like(losses, losses.shape[:1]) and len(losses) <= PARTS:
                 found[k] = losses
         return new_losses_of(found, held)
 

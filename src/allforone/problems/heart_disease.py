@@ -96,7 +96,7 @@ def read_centre(name: str) -> tuple[np.ndarray, np.ndarray]:
         raise sources.missing("heart-disease", file)
     rows = []
     with path.open(newline="", encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(csv.reader(lines), 1):
+        for number, line in enumerate(sources.lines_of(csv.reader(lines), "heart-disease", path), 1):
             if not line:
                 continue
             patient = dict(zip(COLUMNS, line, strict=False))

@@ -5,6 +5,7 @@ import gzip
 import io
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from ..errors import InputError
 from . import sources
 from .base import Problem, Settings
+from .bounded import Bounded
 from .client import Client
 from .metrics import Metric
 
@@ -128,13 +130,18 @@ def _files(place: Path) -> dict[str, Read]:
         raise sources.missing("ixi", "7kd5wj7v7p-3.zip")
     try:
         archive = zipfile.ZipFile(archives[0])
-    except zipfile.BadZipFile as error:
+    except sources.BROKEN_ZIP as error:
         raise sources.damaged("ixi", archives[0], f"a zip file ({error})") from error
     return {
-        PurePosixPath(name).name: (lambda name=name: archive.read(name))  # type: ignore[misc]
+        PurePosixPath(name).name: partial(_member, archive, name)
         for name in archive.namelist()
         if name.endswith(".nii.gz")
     }
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as packed:
+        return Bounded(packed, MOST_BYTES).read()
 
 
 def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:
@@ -142,8 +149,8 @@ def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:
     subjects = {name.removesuffix("_image.nii.gz") for name in files if name.endswith("_image.nii.gz")}
     by_number = {int(subject[3:6]): subject for subject in subjects if subject[3:6].isdigit()}
     rows = []
-    with path.open(newline="", encoding="utf-8") as lines:
-        for row in csv.DictReader(lines):
+    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+        for row in sources.lines_of(csv.DictReader(lines), "ixi", path):
             try:
                 who, where, split = row["Patient ID"], row["Manufacturer"], row["Split"]
                 centre = CENTRES[int(where)] if where.isdigit() else where
@@ -173,10 +180,7 @@ def _volumes(subjects: list[str], files: dict[str, Read], on_read: Callable[[], 
 
 
 def _unpacked(content: bytes) -> bytes:
-    found = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_BYTES + 1)
-    if len(found) > MOST_BYTES:
-        raise ValueError(f"more than {MOST_BYTES} bytes when unpacked")
-    return found
+    return Bounded(gzip.GzipFile(fileobj=io.BytesIO(content)), MOST_BYTES).read()
 
 
 def _volume(name: str, files: dict[str, Read]) -> Tensor:

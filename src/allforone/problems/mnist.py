@@ -95,6 +95,8 @@ def read_idx(name: str, kind: Literal["images", "labels"]) -> Tensor:
     header = np.frombuffer(content[: 4 * (1 + dimensions)], ">i4").tolist()
     if len(header) != 1 + dimensions or header[0] != MAGIC[kind]:
         raise sources.damaged("mnist", path, f"an idx file of {kind} that starts with {MAGIC[kind]}")
+    if min(header[1:]) < 1:
+        raise sources.damaged("mnist", path, f"an idx file of at least one of {kind}, found a header of {header[1:]}")
     size = math.prod(header[1:])
     values = np.frombuffer(content, np.uint8, offset=4 * len(header))
     if len(values) != size:

@@ -3,14 +3,22 @@
 They lie in a folder per set, under ALLFORONE_DATA or else the user's cache, laid out as their publishers do.
 """
 
+import csv
 import hashlib
 import os
 import zipfile
+import zlib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from ..errors import InputError, suggest
+
+#: What reading a damaged zip file raises: of what is wrong inside, whatever the part that found it has.
+BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError, zlib.error)
+
+Line = TypeVar("Line")
 
 
 @dataclass(frozen=True)
@@ -156,6 +164,14 @@ def damaged(name: str, path: Path, expected: str) -> InputError:
     )
 
 
+def lines_of(table: Iterable[Line], name: str, path: Path) -> Iterator[Line]:
+    """The lines of a table of values with commas, as far as it is one."""
+    try:
+        yield from table
+    except csv.Error as error:
+        raise damaged(name, path, f"a table of values with commas ({error})") from error
+
+
 class Finding(NamedTuple):
     file: str
     state: str  #: «whole», «missing», or what is wrong
@@ -183,7 +199,7 @@ def _check(file: File, path: Path) -> Finding:
         try:
             with zipfile.ZipFile(path) as archive:
                 broken = archive.testzip()
-        except zipfile.BadZipFile as error:
+        except BROKEN_ZIP as error:
             return Finding(file.name, f"not a zip file ({error})", False)
         if broken:
             return Finding(file.name, f"{broken} in it is damaged", False)

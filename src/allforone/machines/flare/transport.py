@@ -9,6 +9,7 @@ from nvflare.apis.fl_constant import ReturnCode
 from nvflare.apis.shareable import Shareable
 from nvflare.apis.signal import Signal
 
+from ...errors import short
 from ..transport import Absent, Reply
 from .desk import Desk
 from .messages import CONTENT, SECONDS, TOPIC, WHY
@@ -72,5 +73,5 @@ class Flare:
         if isinstance(answer := reply.get(CONTENT), bytes):
             return answer
         if isinstance(why := reply.get(WHY), str):
-            return Absent(why[:LONGEST_REASON])
+            return Absent(short(why, LONGEST_REASON))
         return Absent(_REASONS.get(code, f"cannot be asked ({code})"))
