@@ -25,6 +25,11 @@ def linear():
     return nn.Linear(6, 3)
 
 
+def bent():
+    """At large steps its walks are chaotic."""
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
 def wide():
     """Too large to be vectorised."""
     return nn.Sequential(nn.Linear(6, 1500), nn.ReLU(), nn.Linear(1500, 3))
@@ -204,6 +209,13 @@ def test_looks_and_walks_that_stop_to_give_the_same_are_seen(wrong, monkeypatch)
         asked(rounds[2])
     asked(rounds[2])
     assert not fleet.fast.vectorises
+
+
+def test_long_walks_that_rounding_drives_apart_are_no_alarm():
+    fleet = Stacked(problem(bent), seed=SEED, batch_size=8)
+    wild = Optimizer(partial(torch.optim.SGD, lr=4.0))
+    (walks,) = fleet.walks(fleet.initial(), everybody(4), wild, fleet.begin(1, range(50)), 2)
+    assert walks.ways.isfinite().all() and not fleet.left
 
 
 def test_a_run_that_left_a_fast_way_goes_on_without_it(tmp_path, monkeypatch):
