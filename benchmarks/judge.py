@@ -9,6 +9,7 @@ What was measured once is kept in --out and not measured again: delete it after 
 
 import argparse
 import json
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -137,9 +138,9 @@ class Means:
         return max(mean for rule in OTHERS if (mean := self.of(world, rule)) is not None)
 
     def above(self, world: World, rule: str, other: str) -> tuple[float, float]:
-        """By how much a rule is better than another, paired by seed: mean and standard error."""
+        """By how much a rule is better than another, paired by seed: mean and standard error, NaN of a single seed."""
         gaps = [self.found[world.name, rule, s] - self.found[world.name, other, s] for s in world.seeds]  # type: ignore[operator]
-        return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5
+        return statistics.fmean(gaps), statistics.stdev(gaps) / len(gaps) ** 0.5 if len(gaps) > 1 else math.nan
 
     def above_best(self, world: World, rule: str) -> float:
         mine = self.of(world, rule)
@@ -177,10 +178,13 @@ def summary_table(worlds: list[World], rules: list[str], means: Means) -> Table:
         inside = [world for world in worlds if world.family == family]
         for rule in (rule for rule in rules if rule not in OTHERS):
             shares = [share for world in inside if (share := means.share(world, rule)) is not None]
-            worst = [min(means.above(world, rule, other)[0] for world in inside) for other in ("local", "fedavg")]
+            worst = [
+                min(means.above(world, rule, other)[0] for world in inside) if other in rules else None
+                for other in ("local", "fedavg")
+            ]
             worst.append(min(means.above_best(world, rule) for world in inside))
             gain = f"{100 * statistics.fmean(shares):.0f} %" if shares else "–"
-            rows.append([family, rule, gain, *(f"{gap:+.2f}" for gap in worst)])
+            rows.append([family, rule, gain, *("–" if gap is None else f"{gap:+.2f}" for gap in worst)])
     heads = ["family", "rule", "of the attainable gain", "worst to Local", "worst to FedAvg", "worst to the best"]
     return Table(heads, plain(rows))
 
