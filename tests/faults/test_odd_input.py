@@ -96,6 +96,25 @@ def test_an_odd_command_gets_one_line_and_exit_code_two(cli, arguments, said, tm
     assert said in err
 
 
+FILES = {
+    "that ends the program": ("import sys; sys.exit(3)", "could not be loaded: SystemExit: 3"),
+    "whose error cannot say why": (
+        "class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd",
+        "could not be loaded: Odd: (it cannot say why)",
+    ),
+    "that is a link to itself": (None, "which leads nowhere; give another path"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_file_is_told_in_one_line(cli, tmp_path, what):
+    content, said = FILES[what]
+    file = tmp_path / "odd.py"
+    file.write_text(content) if content else file.symlink_to(file)
+    code, _, err = cli("run", f"{file}:problem", "--rounds", 1, "--out", tmp_path / "run")
+    assert code == 2 and is_one_line(err) and said in err and "fault of allforone" not in err, err
+
+
 @pytest.mark.parametrize(
     "label", ["ditto:penalty=1 #/../../evil", "..", ".", "../..", "/etc/passwd", "a\0b", "x" * 5000, "con\n", "...", ""]
 )
