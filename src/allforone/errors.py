@@ -61,8 +61,13 @@ def short(value: object, most: int = 80) -> str:
     if isinstance(value, int) and value.bit_length() > 4 * most:
         return f"a number of about {value.bit_length() * 3 // 10} digits"
     text = value if isinstance(value, str) else repr(value) if not isinstance(value, list | dict) else _repr.repr(value)
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = printable(text)
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def printable(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours: names come from files of other people, too."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 _repr = reprlib.Repr()

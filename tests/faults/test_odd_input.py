@@ -86,6 +86,7 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
         (["compare", "synthetic", "--algorithms", "local,local:,local"], "each once"),
+        (["run", "synthetic", "--algorithm", "fedavg \x1b[2J"], "unknown algorithm 'fedavg ?[2J'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
