@@ -61,8 +61,13 @@ def short(value: object, most: int = 80) -> str:
     if isinstance(value, int) and value.bit_length() > 4 * most:
         return f"a number of about {value.bit_length() * 3 // 10} digits"
     text = value if isinstance(value, str) else repr(value) if not isinstance(value, list | dict) else _repr.repr(value)
-    text = "".join(c if c.isprintable() else "?" for c in text)
+    text = printable(text)
     return text if len(text) <= most else f"{text[:most]}…"
+
+
+def printable(text: str) -> str:
+    """Without what would move a terminal's cursor or change its colours: names come from files of other people, too."""
+    return "".join(c if c.isprintable() else "?" for c in text)
 
 
 _repr = reprlib.Repr()
@@ -83,10 +88,10 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
         yield
     except AllForOneError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a file that ends the program would end it without a word
         if is_memory(error):
             raise
-        reason = next(iter(str(error).strip().splitlines()), "")
+        reason = next(iter(_text(error).strip().splitlines()), "")
         raise InputError(f"{what}: {type(error).__name__}: {reason}{'. ' if remedy else ''}{remedy}") from error
 
 
@@ -96,18 +101,28 @@ def explained(error: BaseException) -> str:
         return " ".join(str(error).split())
     if is_memory(error):
         return "not enough memory: try a smaller batch_size, fewer clients, or --workers 1"
-    if isinstance(error, ValueError) and "null byte" in str(error):
+    if isinstance(error, ValueError) and "null byte" in _text(error):
         return "a path has a NUL character in it, which no file system takes; give another"
+    if isinstance(error, RuntimeError) and "Symlink loop" in _text(error):
+        return f"{_text(error)}, which leads nowhere; give another path"
     if isinstance(error, OSError) and error.strerror:
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror}; see to it, and give the command again"
-    said = f"{type(error).__name__}: {' '.join(str(error).split())}"[:MOST_SAID]
+    said = f"{type(error).__name__}: {' '.join(_text(error).split())}"[:MOST_SAID]
     return f"{said}; this is a fault of allforone, not yours: please report it with {_details(error)}"
 
 
 def is_memory(error: BaseException) -> bool:
     """Whether there was too little: torch and polars have no type of their own for it."""
-    return isinstance(error, MemoryError) or any(s in str(error) for s in ("allocate memory", "memory allocation"))
+    return isinstance(error, MemoryError) or any(s in _text(error) for s in ("allocate memory", "memory allocation"))
+
+
+def _text(error: BaseException) -> str:
+    """What an exception says; one of the user's own may fail at that, too."""
+    try:
+        return str(error)
+    except Exception:
+        return "(it cannot say why)"
 
 
 def _details(error: BaseException) -> str:

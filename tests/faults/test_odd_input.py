@@ -86,6 +86,7 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
         (["compare", "synthetic", "--algorithms", "local,local:,local"], "each once"),
+        (["run", "synthetic", "--algorithm", "fedavg \x1b[2J"], "unknown algorithm 'fedavg ?[2J'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -94,6 +95,25 @@ def test_an_odd_command_gets_one_line_and_exit_code_two(cli, arguments, said, tm
     code, _, err = cli(*arguments)
     assert code == 2 and is_one_line(err) and len(err) < 600
     assert said in err
+
+
+FILES = {
+    "that ends the program": ("import sys; sys.exit(3)", "could not be loaded: SystemExit: 3"),
+    "whose error cannot say why": (
+        "class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd",
+        "could not be loaded: Odd: (it cannot say why)",
+    ),
+    "that is a link to itself": (None, "which leads nowhere; give another path"),
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_file_is_told_in_one_line(cli, tmp_path, what):
+    content, said = FILES[what]
+    file = tmp_path / "odd.py"
+    file.write_text(content) if content else file.symlink_to(file)
+    code, _, err = cli("run", f"{file}:problem", "--rounds", 1, "--out", tmp_path / "run")
+    assert code == 2 and is_one_line(err) and said in err and "fault of allforone" not in err, err
 
 
 @pytest.mark.parametrize(

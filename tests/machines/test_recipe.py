@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from allforone.cli import machines
+from allforone.cli.run import run
 from allforone.machines.flare.own import load_checked, of_site
 from allforone.machines.flare.provision import read_federation
 
@@ -16,17 +17,18 @@ COMPOSED = yaml.safe_load((EXAMPLE / "compose.yaml").read_text())["services"]
 SITES = read_federation(EXAMPLE / "federation.yaml").sites
 
 
-def test_there_is_a_container_for_the_server_and_for_each_site():
-    assert sorted(COMPOSED) == sorted(["server", *SITES])
+def test_there_is_a_container_for_the_server_for_each_site_and_for_who_starts_a_run():
+    assert sorted(COMPOSED) == sorted(["server", *SITES, "coordinator"])
+    assert [party for party, service in COMPOSED.items() if "profiles" in service] == ["coordinator"]
 
 
 @pytest.mark.parametrize("party", COMPOSED)
 def test_a_container_starts_a_command_with_the_options_that_it_has(party):
     command, *arguments = COMPOSED[party]["command"]
-    assert command == ("serve" if party == "server" else "join")
-    takes = inspect.signature(getattr(machines, command)).parameters
+    assert command == {"server": "serve", "coordinator": "run"}.get(party, "join")
+    takes = inspect.signature(run if command == "run" else getattr(machines, command)).parameters
     given = {argument.removeprefix("--") for argument in arguments if argument.startswith("--")}
-    needed = {name for name, taken in takes.items() if taken.default is taken.empty} - {"kit"}
+    needed = {name for name, taken in takes.items() if taken.default is taken.empty} - {"kit", "problem"}
     assert needed <= given <= set(takes)
 
 
@@ -37,7 +39,7 @@ def test_a_container_is_given_its_own_kit_and_every_file_that_its_command_names(
     inside = {Path(target).name for target in mounted.values()}
     named = {argument.split(":")[0] for argument in COMPOSED[party]["command"] if ".py:" in argument}
     assert named | {"kit"} <= inside
-    assert not any(".csv" in source for source in mounted) if party == "server" else "patients.csv" in inside
+    assert ("patients.csv" in inside) == (party in SITES)
 
 
 def test_no_container_publishes_a_port_or_runs_as_root():

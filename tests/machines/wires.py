@@ -1,7 +1,14 @@
 """Transports with faults, for tests: sites that are cut off, slow, lying or broken at chosen questions."""
 
+from allforone.machines.loop import sites_of
+from allforone.machines.presence import Patience
+from allforone.machines.sites import Sites
 from allforone.machines.transport import Absent, Direct, Reply
 from allforone.machines.wire import decode, encode
+from allforone.testing import small_problem, with_batch_norm
+
+SEED = 127
+AT_ONCE = Patience(pause=0.0, wait=0.0)
 
 
 class Faulty(Direct):
@@ -34,3 +41,9 @@ def changed(change):
         return encode(message)
 
     return lie
+
+
+def fleet_with(fault, patience=AT_ONCE, problem=None):
+    problem = problem or small_problem(with_batch_norm)
+    sites = {f"site-{k}": site for k, site in sites_of(problem, dict(enumerate(problem.clients)), SEED, 5).items()}
+    return Sites(problem.task, Faulty(sites, fault), seed=SEED, batch_size=5, patience=patience)

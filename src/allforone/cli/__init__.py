@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from .. import __version__
-from ..errors import Notice, Stopped, explained
+from ..errors import Notice, Stopped, explained, printable
 from ..stopping import asked, signals
 from . import audit, compare, data, machines, paper, report, run, theory
 from .screen import complain, printing
@@ -51,7 +51,8 @@ def version(
 
 
 def _one_line(message: Warning | str, category: type[Warning], *place: object) -> str:
-    return f"allforone: {message}\n" if issubclass(category, Notice) else _usual_line(message, category, *place)  # type: ignore[arg-type]
+    said = f"allforone: {printable(str(message))}\n"
+    return said if issubclass(category, Notice) else _usual_line(message, category, *place)  # type: ignore[arg-type]
 
 
 _usual_line = warnings.formatwarning

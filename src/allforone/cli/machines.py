@@ -167,11 +167,11 @@ def _run(kit: "Kit", ready: str, before: Callable[[], None], meanwhile: Abstract
 
 
 def _wait_until_there(launched: "Launched") -> None:
-    waited = 0
+    waited, what = 0, "up" if launched.kit.role == "server" else "connected"
     while not launched.there.wait(10):
         waited += 10
         if waited in (10, 60) or waited % 600 == 0:
-            say(f"not connected after {waited} s; trying on (see {launched.log})")
+            say(f"not {what} after {waited} s; trying on (see {launched.log})")
 
 
 def _say_what_leaves(kit: "Kit", own: "OwnFiles", task: "Task", client: "Client") -> None:

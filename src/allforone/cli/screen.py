@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from ..catalogue import FORMATS
-from ..errors import InputError
+from ..errors import InputError, printable
 
 if TYPE_CHECKING:
     from ..reports.table import Table
@@ -30,7 +30,7 @@ def show(table: "Table") -> None:
 def complain(text: str) -> None:
     """One line on standard error, if there is one."""
     with suppress(OSError, ValueError):
-        print(f"allforone: {text}", file=sys.stderr, flush=True)
+        print(f"allforone: {printable(text)}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -83,7 +83,7 @@ class Remote:
                 news = self.link.ask(job, "news", since=since, notes=notes)
                 now = "" if news else self._where(job)
             except Unreachable as error:
-                news, now = None, f"{error}; waiting for it"
+                news, now = None, f"{error} Waiting for it"
                 patient_until = time.monotonic() + SECOND_CHANCE
             if news:
                 patient_until, said = time.monotonic() + SECOND_CHANCE, ""
