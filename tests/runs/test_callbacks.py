@@ -7,7 +7,9 @@ from torch.nn import functional as F
 
 import allforone as afo
 from allforone.errors import InputError
+from allforone.fleet import Optimizer
 from allforone.problems import hold_out
+from allforone.runs import checkpoint
 from allforone.testing import small_problem
 
 
@@ -101,16 +103,25 @@ def same_models(a, b):
     return all(torch.equal(a.stacked[name], b.stacked[name]) for name in a.stacked)
 
 
+class Told(afo.EarlyStopping):
+    """By losses that are told beforehand: the least is that of round 2, and three rounds later it ends."""
+
+    def on_round(self, round):
+        return self._look(round.number, [5.0, 4.0, 3.0, 4.0, 5.0, 6.0][round.number])
+
+
 def test_early_stopping_gives_the_models_of_the_best_round_or_if_asked_of_the_last(tmp_path):
-    stop = afo.EarlyStopping(patience=3)
+    stop = Told(patience=3)
     best = afo.train(overfitting(), algorithm=afo.Local(), callbacks=[stop], out=tmp_path / "run")
-    last = afo.train(overfitting(), algorithm=afo.Local(), callbacks=[afo.EarlyStopping(patience=3, keep="last")])
-    assert 0 < stop.kept == best.rounds - 3
-    for result, rounds in ((best, stop.kept), (last, best.rounds)):
-        held = afo.EarlyStopping(patience=40, keep="last")
-        plain = afo.train(overfitting(), algorithm=afo.Local(), rounds=rounds, callbacks=[held])
+    last = afo.train(overfitting(), algorithm=afo.Local(), callbacks=[Told(patience=3, keep="last")])
+    assert (stop.kept, best.rounds, last.rounds) == (2, 5, 5)
+    for result, rounds in ((best, 2), (last, 5)):
+        watch = afo.EarlyStopping(patience=40, keep="last")  # so that the same data are held out
+        plain = afo.train(overfitting(), algorithm=afo.Local(), rounds=rounds, callbacks=[watch])
         assert same_models(result, plain)
     assert same_models(best, afo.load(tmp_path / "run", overfitting()))
+    kept = checkpoint.load(tmp_path / "run" / "checkpoint.safetensors", Optimizer(torch.optim.SGD)).kept
+    assert all(torch.equal(kept[name], tensor) for name, tensor in best.stacked.items())
 
 
 def afo_mean():

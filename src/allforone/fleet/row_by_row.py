@@ -49,6 +49,7 @@ class ByRow:
         for name in self.whole.names:
             if common := {key: value for key, value in self.rows[0].state(name).items() if not _is_stacked(value)}:
                 self.state(name).update(common)
+        self.rows = []  # they know it, as it knows them: else their memory would wait for the garbage collector
         self.whole.torch._opt_called = True  # type: ignore[attr-defined]  # schedulers look for it
         return self.whole.finish()
 
