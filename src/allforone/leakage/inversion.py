@@ -177,8 +177,8 @@ def by_matching(
             found = flat(known.gradient((inputs, targets), graph=True))
             distance = 1 - F.cosine_similarity(found, goal, 0)
             slopes = torch.autograd.grad(distance, searched, materialize_grads=True)
-        if float(distance) < nearest:
-            nearest, best = float(distance), [tensor.detach().clone() for tensor in searched]
+        if distance.item() < nearest:
+            nearest, best = distance.item(), [tensor.detach().clone() for tensor in searched]
         for tensor, slope in zip(searched, slopes, strict=True):
             tensor.grad = slope.nan_to_num()
         adam.step()
