@@ -1,5 +1,6 @@
 """What is recovered from a site's answers, and what is not."""
 
+import math
 import time
 
 import pytest
@@ -11,6 +12,8 @@ import allforone as afo
 from allforone.errors import InputError
 from allforone.leakage import by_matching, layers, measure, read_off
 from allforone.leakage.inversion import Known
+from allforone.machines.site import Site
+from allforone.machines.wire import decode, encode
 
 
 def data(count=40, features=6, classes=None):
@@ -84,6 +87,21 @@ def test_noise_of_the_meter_is_that_of_the_mean_of_a_batch():
 def test_the_attack_sees_the_gradient_as_it_was_changed():
     (leak,) = measure(LOGISTIC, [1], change=lambda gradient: {name: 0 * tensor for name, tensor in gradient.items()})
     assert leak.exact == 0 and leak.correlation == 0
+
+
+def test_where_all_data_are_in_the_answer_there_is_no_chance_to_compare_with():
+    (leak,) = measure(NETWORK, [40], answers=1)
+    assert math.isnan(leak.chance) and leak.samples == 40 and leak.labels > 30
+
+
+def test_who_asks_may_ask_for_one_sample_whatever_the_batch_size():
+    """So larger batches hide samples from who reads along only, as docs/privacy.md says."""
+    site = Site(LOGISTIC, LOGISTIC.clients[0], 0, seed=127, batch_size=32)
+    models = {name: tensor.detach()[None] for name, tensor in LOGISTIC.model.named_parameters()}
+    about = {"steps": [0, 1], "samples": 1, "sketch": 0, "told": 0, "whole": True, "owners": [0]}
+    told = decode(site.answer(encode({"ask": "look", "round": 1, "models": models, **about})))["means"][0]
+    found, everybody = told[:-1] / told[-1], LOGISTIC.clients[0].train.tensors[0]
+    assert (everybody - found).norm(dim=1).min() < 1e-4
 
 
 def known_of(attacked) -> Known:

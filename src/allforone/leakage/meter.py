@@ -164,7 +164,9 @@ class _Attack:
     def summed(self, tries: list[_Try], steps: range) -> Leak:
         truths = [_drawn(self.site, step) for step in steps]
         pairs = [(_flattened(truth[0]), found.inputs) for truth, found in zip(truths, tries, strict=True)]
-        others = [(self._others(step), found.inputs) for step, found in zip(steps, tries, strict=True)]
+        others = []
+        if self.size < self.site.client.size:
+            others = [(self._others(step), found.inputs) for step, found in zip(steps, tries, strict=True)]
         named = [_right(t[1], f.targets) for t, f in zip(truths, tries, strict=True) if f.targets is not None]
         return Leak(
             self.size,
@@ -193,12 +195,14 @@ def _drawn(site: Site, step: int) -> Batch:
 
 def _flattened(inputs: Tree) -> Tensor:
     """[n, F], all numbers of each sample."""
-    return torch.cat([tensor.detach().double().reshape(len(tensor), -1) for tensor in leaves(inputs)], 1)
+    return torch.cat(
+        [tensor.detach().double().reshape(len(tensor), math.prod(tensor.shape[1:])) for tensor in leaves(inputs)], 1
+    )
 
 
 def _correlation(pairs: list[tuple[Tensor, Tensor]]) -> float:
     """Of each true sample with the recovered one that is most like it, mean; where nothing was recovered, 0."""
-    if not len(pairs[0][0]) or pairs[0][0].shape[1] < 2:
+    if not pairs or pairs[0][0].shape[1] < 2:
         return math.nan
     best = []
     for true, found in pairs:
