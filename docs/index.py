@@ -14,7 +14,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parent.parent
 
 #: The parts of the package with a page of their own; the page of the package links to them.
-ROOMS = ["algorithms", "collaboration", "fleet", "problems", "theory", "testing"]
+ROOMS = ["algorithms", "collaboration", "fleet", "leakage", "problems", "theory", "testing"]
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

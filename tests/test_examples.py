@@ -67,6 +67,21 @@ def test_discs_are_found_in_scans(example):
     assert min(last(result, "dice")) > 0.6
 
 
+def test_a_patient_is_read_off_a_gradient_and_less_off_larger_batches_and_longer_rounds(example, monkeypatch, capsys):
+    monkeypatch.delenv("ALLFORONE_DATA", raising=False)
+    names = example("leak.py")
+    found = names["main"]()
+    told = [line.rsplit(maxsplit=2)[-2:] for line in capsys.readouterr().out.splitlines()[3:17]]
+    assert len(told) == 14 and all(true == recovered for true, recovered in told)  # 13 columns and the label
+    everybody = [name for name, left in found.items() if left.recovered == names["ANSWERS"]]
+    assert everybody == [
+        "a gradient, batch of 1",
+        "the same, 7 of the 8 known",
+        "a round of 2 updates, batch of 1",
+    ]
+    assert all(left.recovered == 0 and left.likeness < 0.9 for name, left in found.items() if name not in everybody)
+
+
 def test_a_plain_loop_becomes_one_call(example):
     alone, together = (example(name)["main"](epochs=4) for name in ("loop.py", "loop_together.py"))
     assert alone.keys() == together.keys()

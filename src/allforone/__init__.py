@@ -41,6 +41,7 @@ _HOMES = {
     "problems": ("Client", "Metric", "Problem", "Settings", "Task", "accuracy", "digits", "synthetic"),
     "loggers": ("MLflow", "WandB"),
     "fleet": (),
+    "leakage": (),
     "testing": (),
     "reports": (),
     "runs": ("Callback", "EarlyStopping"),

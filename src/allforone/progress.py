@@ -55,14 +55,16 @@ def progress_of_run(
 
 
 @contextmanager
-def progress_of_rounds(rounds: int | None, shown: bool | None = None) -> Iterator[Callable[[int, str], None]]:
-    """Takes the number of a round that is done, and its numbers in words."""
+def progress_of_rounds(
+    rounds: int | None, shown: bool | None = None, called: str = "rounds"
+) -> Iterator[Callable[[int, str], None]]:
+    """Takes the number of a round that is done, and its numbers in words; of what else has steps, likewise."""
     if shown is not False and notebook.is_one():
         yield notebook.bar(rounds)
         return
     console = _console()
     with Progress(*COLUMNS, console=console, disable=not _visible(console, shown), transient=True) as bar:
-        task = bar.add_task("rounds", total=rounds, numbers="")
+        task = bar.add_task(called, total=rounds, numbers="")
         yield lambda number, numbers: bar.update(task, completed=number, numbers=numbers)
 
 

@@ -36,6 +36,7 @@ def command(*arguments):
         (["compare", "--help"], "mimicry"),
         (["data", "fetch", "--help"], "heart-disease"),
         (["theory", "plan", "--help"], "--epsilon"),
+        (["privacy", "--help"], "--batch-size"),
         (["paper", "table2", "--help"], "cifar10"),
         (["--show-completion", "bash"], "_ALLFORONE_COMPLETE"),
     ],
