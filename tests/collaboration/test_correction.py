@@ -13,7 +13,7 @@ from allforone.collaboration.least_error import Difference, Setting
 from allforone.fleet import Optimizer, Stacked
 from allforone.problems import synthetic
 
-SETTING = Setting(torch.eye(2, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 2), torch.ones(2))
+SETTING = Setting(torch.eye(2, dtype=torch.bool), torch.ones(2, 2), torch.zeros(2, 2), torch.ones(2), torch.zeros(2))
 
 
 def table(*rows):

@@ -48,12 +48,25 @@ def looked(a, b, read=16.0):
     return Look(everybody(len(a)), *tables, torch.stack([a, b], 2), torch.full(tables[0].shape, read).double())
 
 
-def setting_of(sizes, parameters=20, batch=8):
+def setting_of(sizes, parameters=20, batch=8, updates=1):
     """Infinite sizes are those of streams."""
     roster = Roster(
         Member(None, 1, None, stream=True) if size == torch.inf else Member(None, size, None) for size in sizes
     )
-    return rule.Setting.of(roster, batch, parameters, roster.numbers, everybody(len(roster)))
+    return rule.Setting.of(roster, batch, parameters, roster.numbers, everybody(len(roster)), updates)
+
+
+def test_walks_that_pass_the_samples_often_leave_less_to_chance():
+    random = torch.Generator().manual_seed(0)
+    a, b = torch.randn(2, 2, 2, 20, generator=random, dtype=torch.float64)
+    a[0, 0] = b[0, 0] = 1.0  # one's own samples are fitted: they show no noise
+    chances = []
+    for updates in (1, 5, 10, 100):  # of 8 samples, by a client that has 40
+        setting = setting_of([40, 40], parameters=50, updates=updates)
+        memory = remembered([looked(a, b)], setting)
+        noise = rule.noises(memory, setting)
+        chances.append(float(rule.differences(memory, setting, noise.own, noise.fresh).chance[0, 1]))
+    assert chances[0] == chances[1] > chances[2] > chances[3]
 
 
 def remembered(looks, setting):

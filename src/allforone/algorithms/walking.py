@@ -41,7 +41,7 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
 
     def weigh(walks: Walks) -> Tensor:
         rows, parameters = walks.rows, walks.ways.shape[3]
-        setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows])
+        setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows], len(round.steps))
         ways = double(walks.ways) / -len(round.steps)  # as gradients times the step size
         look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
         known = {name: table[rows] for name, table in before.items()}

@@ -37,7 +37,8 @@ TRIANGLE = 0.1
 IDLE = 0.01
 #: P parameters can be fitted to P samples; those of fewer parameters are far less fitted while it matters: (P/n)⁴.
 FITTING = 4
-#: What fitted samples hide counts so many times more as chance: one's own mean gradient is bent by it, too.
+#: What fitted samples hide counts so many times more as chance: one's own mean gradient is bent by it, too. Walks that
+#: pass the samples many times show it themselves.
 HIDDEN = 3
 #: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
 QUARTER = 0.25
@@ -60,14 +61,18 @@ class Setting(NamedTuple):
     unfitted: (
         Tensor  #: [R], 1 − (P/n_i)⁴: the share of the noise that P parameters leave of n_i samples; 0 where P ≥ n_i
     )
+    hidden: Tensor  #: [R], HIDDEN, less where walks of K updates pass n_i samples more than once: n_i/(K b_i)
 
     @classmethod
-    def of(cls, roster: Roster, batch_size: int, parameters: int, rows: Tensor, ids: Tensor) -> "Setting":
-        """Of the clients `ids` [R, c] that `rows` [R] look at."""
+    def of(
+        cls, roster: Roster, batch_size: int, parameters: int, rows: Tensor, ids: Tensor, updates: int = 1
+    ) -> "Setting":
+        """Of the clients `ids` [R, c] that `rows` [R] look at, by gradients or by walks of so many updates."""
         sizes = torch.where(torch.tensor([member.stream for member in roster]), torch.inf, roster.sizes)
         theirs = sizes[ids]
         unfitted = 1 - (parameters / sizes[rows]).clamp(max=1) ** FITTING
-        return cls(ids == rows[:, None], theirs.clamp(max=batch_size), 1 / theirs, unfitted)
+        once = (sizes[rows] / (updates * sizes[rows].clamp(max=batch_size))).clamp(max=1)
+        return cls(ids == rows[:, None], theirs.clamp(max=batch_size), 1 / theirs, unfitted, HIDDEN * once)
 
     def own(self, table: Tensor) -> Tensor:
         """[R, …], what a table [R, c, …] says of the rows' owners."""
@@ -197,7 +202,7 @@ def differences(memory: Memory, setting: Setting, own: Tensor, fresh: Tensor) ->
     mean = memory["difference"] / weight[..., None]
     drawn = memory["seen"] * memory["spread"] / weight.square()  # of the samples looked at, trusted by and by
     fitted = fresh - own  # what of the noise one's own samples no longer show
-    chance = drawn + rare * (fresh + HIDDEN * fitted)  # of finite data
+    chance = drawn + rare * (fresh + setting.hidden[:, None] * fitted)  # of finite data
     return Difference(mean, mean.square().sum(2), chance)
 
 
