@@ -57,6 +57,19 @@ class Policy:
         if self.budget is not None and self.privacy is None:
             raise InputError("policy: a budget is spent by private answers only; add privacy: {clip: 1.0, noise: 1.0}")
 
+    @property
+    def told(self) -> str:
+        """In one line, for the site's owner."""
+        said = [f"means of {self.least_batch} samples or more"]
+        if self.most_samples:
+            said.append(f"{self.most_samples} samples a question at most")
+        if refused := [question for question in QUESTIONS if question not in self.questions]:
+            said.append(f"no answer to {', '.join(refused)}")
+        said.append(f"{self.privacy} of every answer" if self.privacy else "answers without noise")
+        if self.budget is not None:
+            said.append(f"an epsilon of {self.budget:g} in all")
+        return "; ".join(said)
+
     @classmethod
     def of(cls, written: Any, source: str) -> "Policy":
         """From a file's keys: budget is {epsilon, delta}, privacy is {clip, noise}."""
