@@ -3,9 +3,10 @@
 import hashlib
 import math
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,6 +56,11 @@ class Privacy:
         kept = None if secret is None else secret if isinstance(secret, bytes) else str(secret).encode()
         object.__setattr__(self, "_secret", kept)  # no field: what describes the object does not see it
 
+    @classmethod
+    def of(cls, written: Mapping[str, Any]) -> "Privacy":
+        """From what a file or an option says: YAML takes 1e-5 for a text."""
+        return cls(**{key: as_number(value) for key, value in written.items()})
+
     @property
     def repeatable(self) -> bool:
         """Whether the same run has the same noise again."""
@@ -62,7 +68,8 @@ class Privacy:
 
     @property
     def _given(self) -> bytes | None:
-        return getattr(self, "_secret")  # noqa: B009  (set beside the fields)
+        given: bytes | None = vars(self)["_secret"]  # set beside the fields
+        return given
 
     def noises(self) -> "Noise":
         """The source of noise of a run, from the secret or a fresh one."""
@@ -91,6 +98,14 @@ class Noise:
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest.digest())))
         return torch.from_numpy(random.standard_normal(count))
+
+
+def as_number(written: Any) -> Any:
+    """The number that a text holds; whatever else it is stays, to be refused by its name."""
+    try:
+        return float(written) if isinstance(written, str) else written
+    except ValueError:
+        return written
 
 
 def require_accounting() -> None:

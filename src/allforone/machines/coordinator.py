@@ -119,8 +119,8 @@ class Coordinator:
         for site, answer in self.asking.answers(questions) if questions else ():
             for purpose, steps, size in drawn_by(answer.get("drawn")):
                 self.tally.count(site, steps, purpose, size)
-            if is_spent(spent := answer.get("epsilon")):
-                self._epsilon[site] = spent
+            if is_spent(answer.get("epsilon")):
+                self._epsilon[site] = answer["epsilon"]
             yield site, answer
 
     def refuse(self, site: int, answers: int) -> None:

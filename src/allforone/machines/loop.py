@@ -1,6 +1,7 @@
 """All sites in this process: the plain N² loop, the reference that every other fleet is held to."""
 
 from collections.abc import Mapping
+from functools import partial
 
 from ..fleet import Ledger, Participation, Privacy, find_device
 from ..fleet.in_process import checked_module
@@ -71,5 +72,5 @@ def sites_of(
     """A site for each of these clients in one process, where they share the module."""
     number = next(iter(clients))
     passes = passes_of(task, clients[number], number, seed, batch_size, privacy)
-    shared = {"seed": seed, "batch_size": batch_size, "passes": passes, "makes": makes, "frank": frank}
-    return {k: Site(task, client, k, **shared, privacy=privacy) for k, client in clients.items()}  # type: ignore[arg-type]
+    make = partial(Site, seed=seed, batch_size=batch_size, passes=passes, makes=makes, frank=frank, privacy=privacy)
+    return {k: make(task, client, k) for k, client in clients.items()}

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..errors import AllForOneError, InputError, short, suggest
 from ..fleet import Privacy
+from ..fleet.privacy import as_number
 from ..fleet.spending import UNPROTECTED, Spending
 from ..problems import Client
 from .wire import Message
@@ -86,11 +87,10 @@ class Policy:
                 raise InputError(f"{source}: questions must be a list, as [gradients, look, evaluate]")
             given["questions"] = tuple(given["questions"])
         if privacy is not None:
-            given["privacy"] = Privacy(
-                **privacy, **({"delta": budget["delta"]} if budget and "delta" in budget else {})
-            )
+            delta = {"delta": budget["delta"]} if budget and "delta" in budget else {}
+            given["privacy"] = Privacy.of({**privacy, **delta})
         if budget is not None:
-            given["budget"] = budget.get("epsilon")
+            given["budget"] = as_number(budget.get("epsilon"))
         return cls(**given)
 
     def check(self, asked: Message, client: Client, batch_size: int) -> None:

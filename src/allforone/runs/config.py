@@ -94,7 +94,7 @@ class RunConfig(BaseModel):
             return None
         if odd := [key for key in value if key not in ("clip", "noise", "delta")]:
             raise ValueError(f"clip, noise and delta, no {short(odd[0])}")
-        return asdict(Privacy(**value))
+        return asdict(Privacy.of(value))
 
     @field_validator("metrics")
     @classmethod

@@ -25,8 +25,17 @@ def site_of(kit: Path, settings: dict[str, Any]) -> Site:
     task = with_settings(task, **asked)
     held_out = HELD_OUT if config.get("guard") else 0.0
     size = config.get("batch_size")
-    here = {"audit": Audit(own.audit), "policy": policy_of(own), "spent": kit / SPENT}  # the site's own, not the job's
-    return Site(task, client, number, seed=seed, batch_size=size, held_out=held_out, **here)
+    return Site(
+        task,
+        client,
+        number,
+        seed=seed,
+        batch_size=size,
+        held_out=held_out,
+        audit=Audit(own.audit),
+        policy=policy_of(own),
+        spent=kit / SPENT,
+    )
 
 
 def main() -> None:
