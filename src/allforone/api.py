@@ -116,8 +116,7 @@ def train(
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
         **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
-        "privacy": None if privacy is None else asdict(privacy),
-        "evaluate_every": evaluate_every,
+        **{"evaluate_every": evaluate_every, "privacy": None if privacy is None else asdict(privacy)},
         "participation": 1.0 if callable(participation) else participation,
     }
     earlier = models.given if model is None and models else Given(algorithm=AllForOne())
