@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from allforone.algorithms import AllForOne, Oracle
-from allforone.fleet import Compiled, Stacked, everybody
+from allforone.fleet import Compiled, Privacy, Stacked, everybody
 from allforone.machines.loop import Loop
 from allforone.problems import PROBLEMS, Problem
 
@@ -133,6 +133,18 @@ def tiny() -> Iterator[Row]:
         yield row(f"{name}: update, compiled ({warm:.0f} s of warm-up)", "loop", each["loop"], each["compiled"])
 
 
+def private() -> Iterator[Row]:
+    """An update whose answers are private against the same without: of a small model and of a convolutional one."""
+    for name, problem in (("digits", PROBLEMS["digits"]()), ("mnist's network", contestants.images("mnist"))):
+        mix = ten_collaborators(len(problem.clients))
+        plainly, privately = Stacked(problem, seed=0), Stacked(problem, seed=0, privacy=Privacy(noise=4.0))
+        models = plainly.initial()
+        taken = seconds(
+            {"plain": descend(plainly, models, mix, 2), "private": descend(privately, models, mix, 2)}, repetitions=3
+        )
+        yield row(f"{name}: private update", "update", taken["plain"] / 2, taken["private"] / 2)
+
+
 def volumes() -> Iterator[Row]:
     problem = contestants.volumes()
     fleet = Stacked(problem, seed=0, batch_size=8)
@@ -157,6 +169,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Row]]] = {
     "cifar10": lambda: convolutional("cifar10"),
     "mnist": lambda: convolutional("mnist"),
     "ixi": volumes,
+    "privacy": private,
 }
 
 

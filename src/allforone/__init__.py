@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from .collaboration import Criterion, CustomCriterion, FreshSamples, binary, continuous
     from .errors import AllForOneError, Diverged, InputError
     from .estimator import AllForOneClassifier, AllForOneRegressor
+    from .fleet import Privacy
     from .loggers import MLflow, WandB
     from .problems import Client, Metric, Problem, Settings, Task, accuracy, digits, synthetic
     from .results import Compared, Trained, compare
@@ -40,7 +41,7 @@ _HOMES = {
     "errors": ("AllForOneError", "Diverged", "InputError"),
     "problems": ("Client", "Metric", "Problem", "Settings", "Task", "accuracy", "digits", "synthetic"),
     "loggers": ("MLflow", "WandB"),
-    "fleet": (),
+    "fleet": ("Privacy",),
     "leakage": (),
     "testing": (),
     "reports": (),
@@ -73,6 +74,7 @@ __all__ = [
     "MLflow",
     "Metric",
     "Oracle",
+    "Privacy",
     "Problem",
     "Settings",
     "Task",

@@ -1,6 +1,7 @@
 """What a practitioner calls: `train`, with a model, the clients, and a loss."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -9,8 +10,8 @@ from torch import nn
 
 from .algorithms import Algorithm, AllForOne
 from .describe import described
-from .errors import InputError, within
-from .fleet import Make, Participation, Schedule
+from .errors import InputError, short, within
+from .fleet import Make, Participation, Privacy, Schedule
 from .problems import Client, Loss, Metric, Precision, Problem, Settings, Task, accuracy
 from .problems.base import loader_size
 from .problems.client import Clients, listed
@@ -35,6 +36,7 @@ def train(
     clip: float | None = None,
     precision: Precision | None = None,
     device: str | None = None,
+    privacy: Privacy | None = None,
     schedule: str | dict[str, Any] | None = None,
     metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
     smoothness: float | None = None,
@@ -72,6 +74,8 @@ def train(
             default "float32".
         device: where models are computed: "cpu", "cuda" or "cuda:1", "mps", or "auto", the fastest of these that is
             there; by default the CPU. Batches are drawn on the CPU, whatever the device; results are on the CPU.
+        privacy: `afo.Privacy(clip=1.0, noise=1.0)` makes all that clients answer differentially private; the column
+            `epsilon` of the metrics tells what each has spent. Losses and metrics of test data are not made private.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
             known: `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
         metrics: name → function of all outputs and targets of a client, or `afo.Metric`; by default accuracy where the
@@ -104,7 +108,7 @@ def train(
         problem = models.problem
     else:
         problem = _problem(model, clients, loss, metrics, smoothness, batch_size)
-    _check_parts(algorithm, optimizer, lr)
+    _check_parts(algorithm, optimizer, lr, privacy)
     watching = listed_callbacks(callbacks)
     told = {
         "hold_out": max((watcher.hold_out for watcher in watching if watcher.hold_out), default=None),
@@ -112,7 +116,7 @@ def train(
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
         **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
-        "evaluate_every": evaluate_every,
+        **{"evaluate_every": evaluate_every, "privacy": None if privacy is None else asdict(privacy)},
         "participation": 1.0 if callable(participation) else participation,
     }
     earlier = models.given if model is None and models else Given(algorithm=AllForOne())
@@ -123,6 +127,7 @@ def train(
         scheduler or earlier.scheduler,
         earlier.participation if participation is None else participation,
         None if models is None else start_from(models, [client.name for client in _clients(problem)]),
+        privacy=privacy or earlier.privacy,
     )
     base = _settings(models) if model is None and models else {"problem": PYTHON}
     config = parse({**base, **{key: value for key, value in told.items() if value is not None}}, "train")
@@ -147,7 +152,9 @@ def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task |
     return Trained(**vars(read_result(Path(folder), task)))
 
 
-def _check_parts(algorithm: Any, optimizer: Make | None, lr: float | None) -> None:
+def _check_parts(algorithm: Any, optimizer: Make | None, lr: float | None, privacy: Any) -> None:
+    if privacy is not None and not isinstance(privacy, Privacy):
+        raise InputError(f"privacy is {short(privacy)}: give afo.Privacy(clip=1.0, noise=1.0)")
     if algorithm is not None and not isinstance(algorithm, Algorithm):
         raise InputError(
             f"algorithm is {algorithm!r}: give an object such as afo.AllForOne(); yours is an afo.Algorithm"

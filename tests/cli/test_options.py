@@ -5,6 +5,7 @@ import yaml
 
 from allforone.cli.options import Settings
 from allforone.errors import InputError
+from allforone.runs import parse
 
 
 def test_a_fleet_is_a_name_or_a_name_with_options():
@@ -119,3 +120,8 @@ def test_a_notice_is_one_line_without_the_place_in_our_code():
 
     assert _one_line("from this round on", Notice, "file.py", 12) == "allforone: from this round on\n"
     assert "file.py:12: UserWarning: other" in _one_line("other", UserWarning, "file.py", 12)
+
+
+def test_privacy_is_given_as_pairs_and_a_power_of_ten_is_a_number():
+    given = Settings("digits", privacy="clip=0.5,noise=2,delta=1e-6").as_config()
+    assert parse(given).privacy == {"clip": 0.5, "noise": 2, "delta": 1e-6}

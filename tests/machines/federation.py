@@ -22,7 +22,7 @@ def model():
     return nn.Sequential(nn.Linear(13, 8), nn.ReLU(), nn.Linear(8, 2))
 
 optimizer = {"name": "SGD", "lr": 0.1}
-settings = afo.Settings(rounds=6, inner=3, batch_size=8, optimizer=optimizer)
+settings = afo.Settings(rounds=6, inner=3, batch_size=16, optimizer=optimizer)
 metrics = {"accuracy": afo.accuracy}
 task = afo.Task(model, nn.CrossEntropyLoss(), metrics=metrics, settings=settings, name="hearts")
 """

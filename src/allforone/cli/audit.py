@@ -38,3 +38,5 @@ def audit(file: Annotated[Path, typer.Argument(help="The log that a site writes,
         f"In all {sum(entry.bytes_out for entry in entries):,} bytes left this site: numbers made of its samples, "
         "which tell something of them. Samples are counted each time they are used."
     )
+    if spent := [entry.epsilon for entry in entries if entry.epsilon is not None]:
+        say(f"Its answers were private; at the last of them an epsilon of {spent[-1]:.3g} was spent.")

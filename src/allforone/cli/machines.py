@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..machines.flare.own import OwnFiles
     from ..machines.flare.provision import Kit
     from ..machines.flare.submit import Remote
+    from ..machines.policy import Policy
     from ..problems import Client, Task
     from ..runs import Folder, RunConfig
 
@@ -66,6 +67,10 @@ def join(
     audit: Annotated[
         Path | None, typer.Option(help="Where every question answered is written down; by default KIT/audit.jsonl.")
     ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(help="This site's own rules, a YAML file that no job can change; by default KIT/policy.yaml."),
+    ] = None,
     check_only: Annotated[
         bool, typer.Option("--check", help="Load and check the data, say what would leave, stop.")
     ] = False,
@@ -74,13 +79,13 @@ def join(
 
     Example: allforone join kits/geneva --client my_site.py:client --task task.py:task
     """
-    from ..machines.flare.own import load_checked, of_site
+    from ..machines.flare.own import load_checked, of_site, policy_of
     from ..machines.flare.provision import Kit, require_flare
 
     require_flare()
     opened = Kit.open(kit, "site")
-    own = of_site(opened.path, task, client, audit)
-    _say_what_leaves(opened, own, *load_checked(own))
+    own = of_site(opened.path, task, client, audit, policy)
+    _say_what_leaves(opened, own, policy_of(own), *load_checked(own))
     if check_only:
         return
     own.write(opened.path)
@@ -174,7 +179,7 @@ def _wait_until_there(launched: "Launched") -> None:
             say(f"not {what} after {waited} s; trying on (see {launched.log})")
 
 
-def _say_what_leaves(kit: "Kit", own: "OwnFiles", task: "Task", client: "Client") -> None:
+def _say_what_leaves(kit: "Kit", own: "OwnFiles", policy: "Policy", task: "Task", client: "Client") -> None:
     federation = kit.federation
     numbers = sum(parameter.numel() for parameter in task.initial_model(0).parameters())
     others = [site for site in federation.sites if site != kit.name]
@@ -185,5 +190,6 @@ def _say_what_leaves(kit: "Kit", own: "OwnFiles", task: "Task", client: "Client"
     say("What goes out, to that server: gradients or displacements of such models, computed on these data; statistics")
     say("  of them; losses and metrics; how many samples there are, and a fingerprint of them.")
     say("  The server's owner can read all of it.")
+    say(f"Its own rules, {own.policy or 'by default'}: {policy.told}.")
     say("What stays: the data, your files, your logs, the text of errors. No code is taken from outside.")
     say(f"Every answer is written down first, in {own.audit}; `allforone audit` sums it up.")

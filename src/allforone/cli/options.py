@@ -67,6 +67,13 @@ class Settings:
             autocompletion=one_of(("auto", "cpu", "cuda", "mps")),
         ),
     ] = None
+    privacy: Annotated[
+        str | None,
+        typer.Option(
+            help="Clip every sample's gradient and add noise to all that clients answer: as clip=1.0,noise=1.0; "
+            r"needs the extra allforone\[privacy]."
+        ),
+    ] = None
     schedule: Annotated[
         str | None,
         typer.Option(
@@ -142,6 +149,8 @@ class Settings:
         if algorithm or self.algorithm_option or isinstance(given.get("algorithm"), str | dict):
             _choose(given, "algorithm", _named(algorithm, "--algorithm"), "label")
             given["algorithm"] |= pairs(self.algorithm_option or [], "-a")
+        if self.privacy:
+            given["privacy"] = pairs(self.privacy.split(","), "--privacy")
         if self.schedule:
             given["schedule"] = _named(self.schedule, "--schedule")
             given.pop("scheduler", None)

@@ -27,6 +27,7 @@ from .models import MessageBytes, Models, by_row, load_row, mean, pick, plus, re
 from .optimizer import Make, Optimizer, Schedule
 from .pairs import look_at
 from .participation import Participation, Without
+from .privacy import Privacy
 from .proximal import Proximal
 from .sketch import Sketch, sketch
 from .stacked import Compiled, Stacked
@@ -52,6 +53,7 @@ __all__ = [
     "Optimizer",
     "PairStatistics",
     "Participation",
+    "Privacy",
     "Proximal",
     "Roster",
     "Round",

@@ -68,6 +68,8 @@ class Ledger(NamedTuple):
     refused: Tensor  #: [N], gradients of each client that were not finite or of the wrong size
     bytes: int | None = 0  #: sent by all, had every client been a machine of its own; None: not known
     messages: int | None = 0  #: that they were in
+    epsilon: Tensor | None = None  #: [N], spent by each client of its privacy; None: nothing is private
+    answered: list[Tensor] | None = None  #: by client and sample, the answers that it had a part in
 
     def sent(self, messages: int | None, bytes: int | None) -> "Ledger":
         """The same after a round in which so much was sent; once that is not known, it is never known again."""

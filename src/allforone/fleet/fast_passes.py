@@ -41,13 +41,14 @@ class FastPasses:
         module = plain.module
         plain.train_mode()
         trial = exactness.Trial(module, plain.loss, row(stack(module, 1), 0), self.trained, clients, batch_size)
-        alone = not plain.draws and not plain.moves_buffers and plain.clip is None  # each client's is clipped
+        each = plain.clip is not None or plain.private  # each client's gradient is clipped
+        alone = not plain.draws and not plain.moves_buffers and not each
         self.concatenates = alone and trial.holds(exactness.concatenates)
         self.splits = self.concatenates and trial.holds(exactness.splits)
         small = sum(p.numel() for p in module.parameters()) <= VECTORISED_PARAMETERS
         bare = self.concatenates and small and not any(True for _ in module.buffers())
         self.vectorises = bare and trial.holds(exactness.vectorises)
-        self.channels_last = not self.vectorises and trial.holds(exactness.has_channels_last)
+        self.channels_last = not self.vectorises and not plain.private and trial.holds(exactness.has_channels_last)
 
     def mixed(
         self,
@@ -60,6 +61,8 @@ class FastPasses:
         purpose: str = "update",
     ) -> Models:
         """Σ_k weights[k] g_k(θ) of one model, and its buffers after the batch of its owner, None if it is nobody's."""
+        if self.plain.private:
+            return self._one_by_one(module, model, owner, weights, batches, step, purpose)
         leaves = {name: self._leaf(name, tensor) for name, tensor in model.items()}
         total, after = None, {}
         for piece in self._pieces(weights, batches):
@@ -75,6 +78,23 @@ class FastPasses:
             if client == owner:
                 after = fixed
         return {} if total is None else {**dict(zip(self.trained, total, strict=True)), **after}
+
+    def _one_by_one(
+        self,
+        module: nn.Module,
+        model: Models,
+        owner: int | None,
+        weights: dict[int, float],
+        batches: dict[int, Batch],
+        step: int,
+        purpose: str,
+    ) -> Models:
+        """The same of answers that each client makes by itself."""
+        total: Models = {}
+        for k, weight in weights.items():
+            found, _ = self.plain.gradient(model, k if owner is None else owner, k, batches[k], step, purpose, module)
+            total = {name: total[name] + weight * part if total else weight * part for name, part in found.items()}
+        return total
 
     def compare(
         self,

@@ -33,7 +33,10 @@ from .models import Models, row, stack
 from .optimizer import Optimizer
 from .participation import Participation, check_participation, present
 from .passes import Passes
+from .privacy import Privacy
+from .private_passes import PrivatePasses
 from .sketch import Sketch, sketch
+from .spending import UNPROTECTED, Spending
 from .walks import walk
 from .workers import Answer, Item
 
@@ -45,7 +48,7 @@ class InProcess(ABC):
     """A subclass says how gradients are mixed and compared, and moves the passes to the device once it has tried them.
 
     participation: with which probability a client is there in a round, or a function from the first step of a round to
-    [N], who is there. device: "cpu", "cuda", "cuda:1", "mps", or "auto".
+    [N], who is there. device: "cpu", "cuda", "cuda:1", "mps", or "auto". privacy: of all that clients answer.
     """
 
     left: tuple[str, ...] = ()
@@ -58,6 +61,7 @@ class InProcess(ABC):
         batch_size: int | None = None,
         participation: Participation = 1.0,
         device: str = "cpu",
+        privacy: Privacy | None = None,
     ) -> None:
         check_participation(participation)
         self.device = find_device(device)
@@ -72,18 +76,25 @@ class InProcess(ABC):
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         settings = problem.settings
-        self.passes = Passes(module, problem.loss, seed, first, settings.clip, settings.precision)
+        if privacy:
+            self.passes: Passes = PrivatePasses(module, problem.loss, seed, first, settings.precision, privacy)
+        else:
+            self.passes = Passes(module, problem.loss, seed, first, settings.clip, settings.precision)
+        self.spending = Spending(problem.clients, seed, self.batch_size, privacy) if privacy else None
         self.trained = self.passes.trained
         self.judge = Judge(problem, problem.clients, self.batches, self.passes, self.arranged)
 
     @property
     def ledger(self) -> Ledger:
-        return self._ledger._replace(samples=self.tally.samples.clone())
+        now = self._ledger._replace(samples=self.tally.samples.clone())
+        return self.spending.entered(now) if self.spending else now
 
     @ledger.setter
     def ledger(self, earlier: Ledger) -> None:
         self.tally.samples.copy_(earlier.samples)
         self._ledger = earlier._replace(refused=self._ledger.refused)
+        if self.spending and earlier.answered:
+            self.spending.restore(earlier.answered)
 
     def initial(self) -> Models:
         return stack(self.passes.module, len(self.roster))
@@ -93,12 +104,18 @@ class InProcess(ABC):
         return Round(number, steps, present(self.participation, len(self.roster), self.seed, number, steps.start))
 
     def gradients(self, models: Models, mix: Tensor, round: Round, step: int, owners: Tensor | None) -> Models:
-        return self.mixed_gradients(models, among_present(mix, round.present, owners), step, owners)
+        among = among_present(mix, round.present, owners)
+        if self.spending:
+            self.spending.update((among != 0).sum(0), step)
+        return self.mixed_gradients(models, among, step, owners)
 
     def descend(
         self, models: Models, mix: Tensor, optimizer: Optimizer, round: Round, direction: Direction | None = None
     ) -> tuple[Models, Optimizer]:
         among = among_present(mix, round.present, self.roster.numbers)
+        if self.spending:
+            for step in round.steps:
+                self.spending.update((among != 0).sum(0), step)
         return self.descended(models, among, optimizer, round.steps, direction)
 
     def descended(
@@ -113,14 +130,25 @@ class InProcess(ABC):
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
         ids = everybody(len(self.roster))
+        if self.spending:
+            self.spending.compare(self._asked(ids, round), round.steps.start, samples)
         look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps, 0)
         return PairStatistics(look.distance, look.norm)
 
     def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
+        if self.spending:
+            self.spending.look(self._asked(ids, round), round.steps, samples)
         return self.looked(models, self.to_look_at(round, samples), ids, round.steps, sketch)
+
+    def _asked(self, ids: Tensor, round: Round) -> Tensor:
+        """[N], at how many models of those present each answers; ids: [N, c], whom each row asks."""
+        whom = ids[round.present].flatten()
+        return torch.bincount(whom[whom >= 0], minlength=len(self.roster)) * round.present
 
     def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
         asked = round.present & torch.isin(self.roster.numbers, ids[round.present])
+        if self.spending:
+            self.spending.walk(self._asked(ids, round), round.steps, parts)
         batches = self.batches.in_parts(asked, round.steps, parts, 2 if self.passes.moves_buffers else 1)
         read = torch.zeros(len(self.roster), dtype=torch.float64)
         for k in batches:
@@ -190,9 +218,13 @@ class InProcess(ABC):
         return sketch(sum(self.passes.module.get_parameter(name).numel() for name in self.trained), size)
 
     def losses(self, models: Models, round: Round) -> Tensor:
+        if self.spending:
+            raise InputError(f"privacy: {UNPROTECTED}")
         return self.judge.losses(models, round.present, round.steps)
 
     def new_losses(self, models: Models, round: Round) -> NewLosses:
+        if self.spending:
+            raise InputError(f"privacy: {UNPROTECTED}")
         stop = round.steps.stop
         return self.judge.new_losses(models, round.present, range(stop, stop + len(round.steps)))
 

@@ -28,6 +28,8 @@ class Passes:
     """A module and its loss in training mode. `first` is a batch to try the layers on; gradients are shortened to the
     norm `clip`."""
 
+    private = False  #: whether a gradient is clipped sample by sample and given noise, so that it must be asked whole
+
     def __init__(
         self,
         module: nn.Module,

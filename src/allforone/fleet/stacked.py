@@ -20,6 +20,7 @@ from .models import Models, flat, pick, row
 from .optimizer import Optimizer
 from .pairs import look_of, looks
 from .participation import Participation
+from .privacy import Privacy
 from .sketch import Sketch
 from .vectorised import Plan, Vectorised, check_losses
 from .walks import walk
@@ -37,8 +38,11 @@ class Stacked(InProcess):
         batch_size: int | None = None,
         participation: Participation = 1.0,
         device: str = "cpu",
+        privacy: Privacy | None = None,
     ) -> None:
-        super().__init__(problem, seed=seed, batch_size=batch_size, participation=participation, device=device)
+        super().__init__(
+            problem, seed=seed, batch_size=batch_size, participation=participation, device=device, privacy=privacy
+        )
         self.fast = FastPasses(self.passes, problem.clients, self.batch_size)
         self.passes.move(self.device)
         self.small = Vectorised(self.passes.module, self.passes.loss, self.trained, self.compiled, self.passes.cast)

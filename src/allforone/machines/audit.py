@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     bytes_out: int
     samples: int  #: of the site's own data, by which the answer was made
     failed: str | None = None  #: the type of the error that was answered in the place of anything
+    epsilon: float | None = None  #: spent of the site's privacy by then, where its answers are private
 
 
 class Audit:
@@ -53,6 +54,7 @@ class Audit:
             bytes_out,
             drawn + told.get("judged", 0),
             told.get("error"),
+            told.get("epsilon"),
         )
         line = f"{json.dumps(entry._asdict())}\n".encode()
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -116,6 +118,8 @@ def _entry(written: Any) -> Entry:
     texts = [entry.time, entry.question, *entry.sent, *([] if entry.failed is None else [entry.failed])]
     counts = [entry.bytes_in, entry.bytes_out, entry.samples, *entry.sent.values()]
     whose = [number for number in (entry.round, *(entry.models_of or [])) if number is not None]
+    if entry.epsilon is not None and type(entry.epsilon) is not float:
+        raise TypeError
     if not all(type(text) is str for text in texts) or not all(type(count) is int for count in (*counts, *whose)):
         raise TypeError
     return entry

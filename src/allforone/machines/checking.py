@@ -1,5 +1,6 @@
 """Whether what a site says can be used: tensors of the right shape and kind, whose numbers are finite."""
 
+import math
 from typing import Any, TypeGuard
 
 import torch
@@ -49,3 +50,8 @@ def drawn_by(said: Any) -> list[tuple[str, range, int]]:
 def is_count(said: Any) -> bool:
     """Whether it can be a number of samples."""
     return type(said) is int and 0 <= said < MOST_SAMPLES
+
+
+def is_spent(said: Any) -> bool:
+    """Whether it can be an ε."""
+    return type(said) is float and math.isfinite(said) and said >= 0

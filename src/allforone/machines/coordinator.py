@@ -14,7 +14,7 @@ from ..fleet.participation import check_participation, present
 from ..problems import Task
 from .agreement import check_agreement, common, is_description, model_of
 from .asking import Asking
-from .checking import drawn_by, fine_rows
+from .checking import drawn_by, fine_rows, is_spent
 from .optimizers import Makes
 from .presence import Patience
 from .transport import Transport
@@ -62,6 +62,7 @@ class Coordinator:
         self.roster = self._meet(known or {})
         self.tally = Tally(len(self.roster))
         self._ledger = Ledger(self.tally.samples, torch.zeros(len(self.roster), dtype=torch.long))
+        self._epsilon = torch.full((len(self.roster),), torch.nan, dtype=torch.float64)  # as sites tell it
         self._begun: tuple[int, Tally, Tensor] | None = None  # the round, and what was counted before it
         self._named: set[int] = set()  # whose answers were refused, and said so
 
@@ -79,12 +80,16 @@ class Coordinator:
 
     @property
     def ledger(self) -> Ledger:
-        return self._ledger._replace(samples=self.tally.samples.clone(), refused=self._ledger.refused.clone())
+        told = None if self._epsilon.isnan().all() else self._epsilon.clone()
+        samples, refused = self.tally.samples.clone(), self._ledger.refused.clone()
+        return self._ledger._replace(samples=samples, refused=refused, epsilon=told)
 
     @ledger.setter
     def ledger(self, earlier: Ledger) -> None:
         self.tally.samples.copy_(earlier.samples)
         self._ledger = earlier._replace(refused=earlier.refused.clone())
+        if earlier.epsilon is not None:
+            self._epsilon = earlier.epsilon.clone()
 
     def initial(self) -> Models:
         return stack(self.module, len(self.roster))
@@ -114,6 +119,8 @@ class Coordinator:
         for site, answer in self.asking.answers(questions) if questions else ():
             for purpose, steps, size in drawn_by(answer.get("drawn")):
                 self.tally.count(site, steps, purpose, size)
+            if is_spent(answer.get("epsilon")):
+                self._epsilon[site] = answer["epsilon"]
             yield site, answer
 
     def refuse(self, site: int, answers: int) -> None:

@@ -1,18 +1,22 @@
 """Where a client's data are: a function from questions to answers, and nothing kept in between."""
 
+import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import torch
 
 from ..errors import Diverged, within
-from ..fleet import Models, Proximal, row
+from ..fleet import Models, Privacy, Proximal, row
 from ..fleet.batches import Batches
 from ..fleet.devices import on
 from ..fleet.judge import Judge
 from ..fleet.models import alone, flat
 from ..fleet.passes import Passes
+from ..fleet.private_passes import PrivatePasses
 from ..fleet.sketch import sketch
+from ..fleet.spending import Spending
 from ..fleet.walks import walk
 from ..problems import Client, Task
 from ..problems.data import Batch, Finite, draw, generator
@@ -20,6 +24,7 @@ from ..problems.tree import length
 from .agreement import describe, model_of
 from .audit import Audit
 from .optimizers import Makes, state_of, unpack
+from .policy import ALWAYS, Door, Policy, Refused
 from .wire import Message, Unreadable, decode, encode
 
 
@@ -35,7 +40,7 @@ class Drawn:
 
 class Site:
     """One client, its copy of the task, and its answers. STATELESS: an answer is a function of the question and of the
-    client's data.
+    client's data. What is kept is how often it has answered, where its answers are private.
 
     Args:
         task: what is learned.
@@ -50,6 +55,9 @@ class Site:
         held_out: the share of the training data by which a guard judges; 0 where the client holds out its own, or no
             guard watches.
         audit: the log of what is answered.
+        privacy: of its answers; a policy has its own.
+        policy: the site's own rules, by default none.
+        spent: the file in which what is spent of its privacy is kept.
     """
 
     def __init__(
@@ -65,12 +73,18 @@ class Site:
         frank: bool = False,
         held_out: float = 0.0,
         audit: Audit | None = None,
+        privacy: Privacy | None = None,
+        policy: Policy | None = None,
+        spent: Path | None = None,
     ) -> None:
         if held_out:
             client = client.hold_out(held_out, generator(seed, number, "held out"))
         self.task, self.client, self.number, self.seed = task, client, number, seed
         self.batch_size = batch_size or task.settings.batch_size
-        self.passes = passes or passes_of(task, client, number, seed, self.batch_size)
+        privacy = policy.privacy if policy else privacy
+        self.passes = passes or passes_of(task, client, number, seed, self.batch_size, privacy)
+        self.spending = Spending({number: client}, seed, self.batch_size, privacy) if privacy else None
+        self.door = Door(client, number, self.spending, policy, spent)
         self.makes, self.frank, self.audit = makes, frank, audit
         self._alone = torch.arange(number + 1) == number  # who is asked of those that are here
 
@@ -108,10 +122,18 @@ class Site:
             "new_losses": self._new_losses,
             "evaluate": self._evaluate,
         }
+        reply = questions[asked["ask"]]
+        self.door.open(asked, self._alone, self.batch_size)
         drawn = Drawn()
         batches = Batches({self.number: self.client}, self.seed, self.batch_size, drawn, self.passes.device)
-        found = questions[asked["ask"]](asked, batches)
-        return {**found, "drawn": drawn.told}
+        found = reply(asked, batches)
+        private = self.spending is not None and asked["ask"] not in ALWAYS  # what it says of itself stays the same
+        return {**found, "drawn": drawn.told, **({"epsilon": self._epsilon()} if private else {})}
+
+    def _epsilon(self) -> float | None:
+        """What is spent; None where there is no noise, and so no bound."""
+        spent = math.inf if self.spending is None else self.spending.epsilon(self.number)
+        return spent if math.isfinite(spent) else None
 
     def _describe(self, asked: Message, batches: Batches) -> Message:
         return describe(self.task, self.passes, self.client, self.number, self.seed, self.batch_size)
@@ -236,16 +258,23 @@ def _failure(error: Exception) -> Message:
     kind = type(error).__name__
     if isinstance(error, Unreadable):
         return {"error": kind, "why": "it could not read the question"}
+    if isinstance(error, Refused):
+        return {"error": kind, "why": str(error)}
     if isinstance(error, Diverged):
         return {"error": kind, "why": "the loss of its own model on its own data is not finite"}
     return {"error": kind, "why": f"its model, loss or data failed ({kind})"}
 
 
-def passes_of(task: Task, client: Client, number: int, seed: int, batch_size: int) -> Passes:
+def passes_of(
+    task: Task, client: Client, number: int, seed: int, batch_size: int, privacy: Privacy | None = None
+) -> Passes:
     """The task's model and loss, tried on a batch of the client's."""
     with within(f"client {number}, train data"):
         first = draw(client.train, batch_size, seed=0, client=number, step=0, purpose="try")
-    return Passes(model_of(task, seed), task.loss, seed, first, task.settings.clip, task.settings.precision)
+    module, precision = model_of(task, seed), task.settings.precision
+    if privacy:
+        return PrivatePasses(module, task.loss, seed, first, precision, privacy)
+    return Passes(module, task.loss, seed, first, task.settings.clip, precision)
 
 
 def _count(models: Models) -> int:

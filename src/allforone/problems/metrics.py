@@ -12,7 +12,7 @@ from .tree import Tree, leaves
 #: The columns that every metrics.csv has of itself, so that no metric may take their names.
 RESERVED = (
     *("round", "client", "loss", "excess_loss", "weight_sum", "collaborators", "step_scale", "present", "samples"),
-    *("seconds", "refused", "messages", "bytes", "gain", "gain_margin", "alone", "held_out"),
+    *("seconds", "refused", "messages", "bytes", "gain", "gain_margin", "alone", "epsilon", "held_out"),
 )
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Collection
+from dataclasses import asdict
 from typing import Any, get_type_hints
 
 import numpy as np
@@ -9,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..catalogue import label
 from ..errors import InputError, short, suggest
+from ..fleet import Privacy
 from ..problems import Precision
 from . import plain_yaml
 
@@ -54,6 +56,7 @@ class RunConfig(BaseModel):
     clip: float | None = Field(None, gt=0, allow_inf_nan=False)  #: the norm of each client's gradients, at most
     precision: Precision | None = None  #: of passes in training: float32 or bf16
     device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
+    privacy: dict[str, Any] | None = None  #: clip, noise and delta of all that clients answer
     seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
@@ -83,6 +86,15 @@ class RunConfig(BaseModel):
         if isinstance(value, bool):
             raise ValueError("a number, not yes or no")
         return value
+
+    @field_validator("privacy")
+    @classmethod
+    def _private(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        if odd := [key for key in value if key not in ("clip", "noise", "delta")]:
+            raise ValueError(f"clip, noise and delta, no {short(odd[0])}")
+        return asdict(Privacy.of(value))
 
     @field_validator("metrics")
     @classmethod

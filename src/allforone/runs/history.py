@@ -56,6 +56,7 @@ class Record(NamedTuple):
             "gain": none if verdict is None else verdict.gain.tolist(),  # of collaboration, on new data
             "gain_margin": none if verdict is None else finite(verdict.margin),  # of the 95 % interval gain ± margin
             "alone": none if verdict is None else verdict.alone.long().tolist(),  # 1 if given its local model
+            "epsilon": none if self.ledger.epsilon is None else finite(self.ledger.epsilon),  # spent of its privacy
             **({} if self.held is None else {"held_out": finite(self.held)}),
         }
 

@@ -15,8 +15,21 @@ from .. import stopping
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Joining, Local
 from ..describe import architecture, described, digest, options
 from ..errors import InputError, called, notice
-from ..fleet import FLEETS, Attack, Attacked, Fleet, InProcess, Make, Optimizer, Participation, Schedule, find_device
+from ..fleet import (
+    FLEETS,
+    Attack,
+    Attacked,
+    Fleet,
+    InProcess,
+    Make,
+    Optimizer,
+    Participation,
+    Privacy,
+    Schedule,
+    find_device,
+)
 from ..fleet.devices import CPU
+from ..fleet.spending import UNPROTECTED
 from ..problems import Problem, Task, check, hold_out, unheld, with_settings
 from .callbacks import Callback
 from .config import HELD_OUT as HELD_OUT
@@ -35,6 +48,7 @@ ONLY_FOR = {
     "least_sites": "clients on machines; those of fleet {} are all in this process",
     "sketch": "clients on machines; those of fleet {} are all in this process",
     "device": "clients in this process; those of fleet {} are not: leave it out",
+    "privacy": "clients in this process; those of fleet {} are not: leave it out",
 }
 
 
@@ -49,6 +63,7 @@ class Given:
     participation: Participation | None = None
     start: Start | None = None  #: what it begins from, where not all begin from one model
     learns: int | None = None  #: the one client that learns, where the others' models stay as they are
+    privacy: Privacy | None = None  #: with its secret, which no config holds
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,7 @@ class Run:
     participation: Participation
     start: Start | None = None
     learns: int | None = None
+    privacy: Privacy | None = None
 
     @property
     def clients(self) -> int:
@@ -84,7 +100,7 @@ class Run:
 
     def _fleet_options(self) -> dict[str, Any]:
         name, make = self.config.fleet.name, known(FLEETS, self.config.fleet.name, "fleet")
-        given = {key: getattr(self.config, key) for key in ONLY_FOR}
+        given = {key: getattr(self.config, key) for key in ONLY_FOR if key != "privacy"} | {"privacy": self.privacy}
         others = ("problem", "seed", "batch_size", "participation", *given)  # which the config has for every fleet
         options = checked_options(make, self.config.fleet.options, f"fleet {name}", others)
         for key, value in given.items():
@@ -141,6 +157,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     if isinstance(algorithm, Guarded):
         raise InputError("a guard needs data held out: give the algorithm without it, and guard=True")
     config = _filled(config, problem)
+    privacy = _private(config, given)
     problem, config = _as_settled(problem, config)
     model = problem.initial_model(config.seed)
     optimizer, config = _optimizer(config, given, model)
@@ -164,7 +181,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = config.model_copy(update={"metrics": metrics, "identity": identity})
     config = config.model_copy(update={"title": config.title or problem.name})
     participation = config.participation if given.participation is None else given.participation
-    return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns)
+    return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns, privacy)
 
 
 def _reading(metric: Any) -> dict[str, Any]:
@@ -214,6 +231,22 @@ def _as_settled(problem: Task, config: RunConfig) -> tuple[Task, RunConfig]:
     return problem, config.model_copy(update={"precision": None}) if plain else config
 
 
+def _private(config: RunConfig, given: Given) -> Privacy | None:
+    """How answers are made private, with the secret where one is given."""
+    if config.privacy is None:
+        return None
+    for clash, why in (
+        (config.fleet.name == "flare", "sites on machines have privacy of their own, in the policy of each"),
+        (config.clip is not None, "it clips the gradient of every sample: leave clip out"),
+        (config.held_out is not None, UNPROTECTED),
+        (config.attack is not None, "liars are tried where gradients arrive as they are: leave attack out"),
+    ):
+        if clash:
+            raise InputError(f"privacy: {why}")
+    told = Privacy(**config.privacy)
+    return given.privacy if given.privacy == told else told
+
+
 def _device(wanted: str | None) -> str | None:
     """By its name, if it is there; None is the CPU, by whatever name it was asked for."""
     found = find_device(wanted or "cpu")
@@ -254,6 +287,11 @@ def execute(
     threads = 1 if run.config.fleet.name in ONE_THREAD else torch.get_num_threads()
     if resume and out is not None and (label := Folder(out).label):
         threads = label.about.threads or threads
+    if resume and run.privacy and not run.privacy.repeatable:
+        notice(
+            "privacy: the secret of the noise is not known any more, so from here on the noise is another than that "
+            "of a run never interrupted, and as good"
+        )
     with naming(run.names), computing_on(threads), closing(fleet or run.assemble()) as fleet:
         parts = run.config, run.problem, fleet, run.guarded(), run.optimizer
         if out is None:

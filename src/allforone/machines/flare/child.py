@@ -11,7 +11,7 @@ from ...runs.run import HELD_OUT
 from ..audit import Audit
 from ..site import Site
 from . import frames
-from .own import OwnFiles, load_checked
+from .own import SPENT, OwnFiles, load_checked, policy_of
 from .provision import Kit
 
 
@@ -25,7 +25,17 @@ def site_of(kit: Path, settings: dict[str, Any]) -> Site:
     task = with_settings(task, **asked)
     held_out = HELD_OUT if config.get("guard") else 0.0
     size = config.get("batch_size")
-    return Site(task, client, number, seed=seed, batch_size=size, held_out=held_out, audit=Audit(own.audit))
+    return Site(
+        task,
+        client,
+        number,
+        seed=seed,
+        batch_size=size,
+        held_out=held_out,
+        audit=Audit(own.audit),
+        policy=policy_of(own),
+        spent=kit / SPENT,
+    )
 
 
 def main() -> None:

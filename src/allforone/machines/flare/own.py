@@ -9,6 +9,10 @@ from ...catalogue import absolute
 
 if TYPE_CHECKING:
     from ...problems import Client, Task
+    from ..policy import Policy
+
+#: Where a site's own rules lie in its kit, and what it has spent of its privacy.
+POLICY, SPENT = "policy.yaml", "spent.safetensors"
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,7 @@ class OwnFiles:
     task: str  #: its copy of the task, as /path/to/task.py:task
     client: str = ""  #: of a site: its data, as /path/to/my_site.py:client
     audit: str = ""  #: of a site: the log of every question that it answered
+    policy: str = ""  #: of a site: its own rules, as /path/to/policy.yaml; without it those by default
     runs: str = ""  #: of the server: where the folders of runs lie
 
     @staticmethod
@@ -32,8 +37,23 @@ class OwnFiles:
         self.path(kit).write_text(json.dumps(asdict(self), indent=2))
 
 
-def of_site(kit: Path, task: str, client: str, audit: Path | None) -> OwnFiles:
-    return OwnFiles(absolute(task), absolute(client), audit=str((audit or kit / "audit.jsonl").resolve()))
+def of_site(kit: Path, task: str, client: str, audit: Path | None, policy: Path | None = None) -> OwnFiles:
+    """Its policy is the file that is given, else that in its kit, if there is one."""
+    rules = policy or (kit / POLICY if (kit / POLICY).exists() else None)
+    return OwnFiles(
+        absolute(task),
+        absolute(client),
+        audit=str((audit or kit / "audit.jsonl").resolve()),
+        policy=str(rules.resolve()) if rules else "",
+    )
+
+
+def policy_of(own: OwnFiles) -> "Policy":
+    """The site's own rules, read anew for every run."""
+    from ...runs import read_yaml
+    from ..policy import Policy
+
+    return Policy.of(read_yaml(Path(own.policy)), own.policy) if own.policy else Policy()
 
 
 def of_server(task: str, runs: Path) -> OwnFiles:
