@@ -1,7 +1,6 @@
 """What is recovered from a site's answers, and what is not."""
 
 import math
-import time
 
 import pytest
 import torch
@@ -59,6 +58,11 @@ def test_with_large_noise_recovered_samples_are_like_others_as_much_as_like_the_
     (leak,) = measure(LOGISTIC, [1], answers=40, clip=1.0, noise=100.0)
     assert leak.exact == 0
     assert abs(leak.correlation - leak.chance) < 0.25 and abs(leak.correlation) < 0.25
+
+
+def test_of_labels_that_are_yes_or_no_noise_leaves_about_half():
+    (leak,) = measure(LOGISTIC, [1], answers=40, clip=1.0, noise=100.0)
+    assert 8 < leak.labels < 32
 
 
 def test_a_row_that_saw_one_sample_of_many_tells_it():
@@ -128,16 +132,15 @@ def test_only_a_layer_that_is_given_the_raw_inputs_tells_them():
 
 def test_without_such_a_layer_a_search_finds_what_is_like_the_sample():
     done = []
-    (leak,) = measure(SMOOTH, [1], answers=3, steps=150, watch=lambda now, of: done.append((now, of)))
+    (leak,) = measure(SMOOTH, [1], answers=3, steps=150, seconds=3600, watch=lambda now, of: done.append((now, of)))
     assert leak.attack == "matching" and leak.whole and leak.labels == 3
     assert leak.correlation > 0.9 > leak.chance
     assert done[-1] == (450, 450) and len(done) >= 450
 
 
 def test_a_search_ends_when_its_time_is_over_and_says_so():
-    begun = time.monotonic()
-    (leak,) = measure(SMOOTH, [1], answers=2, steps=10_000_000, seconds=0.2)
-    assert not leak.whole and time.monotonic() - begun < 30
+    (leak,) = measure(SMOOTH, [1], answers=2, steps=10**9, seconds=0.2)  # which would take weeks
+    assert not leak.whole
 
 
 def test_a_search_that_has_no_time_gives_its_first_guess():

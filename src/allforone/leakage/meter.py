@@ -226,6 +226,8 @@ def _right(true: Tree, found: Tree) -> int:
         ours, theirs = (torch.bincount(t, minlength=classes) for t in (true, found))
         return int(torch.minimum(ours, theirs).sum())
     ours, theirs = _flattened(true), _flattened(found)
+    if ((ours == 0) | (ours == 1)).all():  # a yes or a no, as whoever knows the task knows
+        theirs = (theirs > 0.5).double()
     return int(((ours[:, None] - theirs).abs() <= EXACT * (1 + ours[:, None].abs())).all(2).any(1).sum())
 
 
