@@ -1,3 +1,4 @@
+import signal
 import sys
 
 import pytest
@@ -6,6 +7,10 @@ from hypothesis import settings
 
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("fixed")
+
+for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):  # as in the background of a shell, or under nohup:
+    if signal.getsignal(ignored) is signal.SIG_IGN:  # commands that are tested would inherit it
+        signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
