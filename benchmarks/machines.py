@@ -3,7 +3,8 @@
     python -m benchmarks.machines                            # in one process, and on Ray if it is there
     python -m benchmarks.machines --engines loop,flare --sites 4
 
-A federation on FLARE is real processes of this machine: a server and, for each site, its part of FLARE and its code.
+What was measured once is kept in --out and not measured again. A federation on FLARE is real processes of this machine:
+a server and, for each site, its part of FLARE and its code.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +30,8 @@ import allforone as afo
 from allforone.reports.table import Table, markdown, plain, terminal
 from allforone.runs import Folder
 
-#: Numbers of a model → its width between 13 inputs and two outputs; 0: none, a linear model.
-WIDTHS = {28: 0, 62_002: 3875, 1_000_002: 62_500}
+#: Numbers of a model → its width between 13 inputs and one output; 0: none, a linear model.
+WIDTHS = {14: 0, 61_996: 4133, 999_991: 66_666}
 #: Rounds that are not measured, while everything warms up, and those that are.
 WARM, MEASURED = 1, 4
 INNER = 5
@@ -37,31 +39,50 @@ EXCHANGES = ("update", "round")
 
 
 def model(width: int) -> nn.Module:
-    """Of 16 · width + 2 numbers, or 28."""
-    return nn.Sequential(nn.Linear(13, width), nn.ReLU(), nn.Linear(width, 2)) if width else nn.Linear(13, 2)
+    """Of 15 · width + 1 numbers, or 14."""
+    return nn.Sequential(nn.Linear(13, width), nn.ReLU(), nn.Linear(width, 1)) if width else nn.Linear(13, 1)
+
+
+def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return F.binary_cross_entropy_with_logits(outputs.squeeze(1), targets)
 
 
 def task(width: int) -> afo.Task:
     settings = afo.Settings(rounds=WARM + MEASURED, inner=INNER, batch_size=16, optimizer={"name": "SGD", "lr": 0.05})
-    return afo.Task(partial(model, width), F.cross_entropy, settings=settings, name="patients")
+    return afo.Task(partial(model, width), loss, settings=settings, name="patients")
 
 
 def client(number: int) -> afo.Client:
     """A hundred patients, thirteen numbers each."""
     random = torch.Generator().manual_seed(number)
     inputs = torch.randn(100, 13, generator=random)
-    targets = (inputs @ torch.linspace(-1, 1, 13) > 0).long()
+    targets = (inputs @ torch.linspace(-1, 1, 13) > 0).float()
     return afo.Client((inputs[:80], targets[:80]), (inputs[80:], targets[80:]), name=f"site-{number}")
 
 
-def in_process(engine: str, sites: int, width: int, exchange: str) -> tuple[float, float | None]:
-    """Seconds of a round, and bytes of a round to and from all sites; None where nothing is sent."""
+class Case(NamedTuple):
+    engine: str
+    sites: int
+    size: int  #: P
+    exchange: str
+    seconds: float  #: of a round
+    sent: float | None  #: bytes of a round to and from all sites; None where nothing is sent
+    first: float | None  #: seconds from `join` to the first round, of sites that join
+
+
+#: exchange, seconds, sent, first
+Told = tuple[str, float, float | None, float | None]
+
+
+def in_process(engine: str, sites: int, width: int) -> Iterator[Told]:
     learned = task(width)
     problem = afo.Problem(
         learned.model, learned.loss, settings=learned.settings, clients=[client(k) for k in range(sites)]
     )
-    result = afo.train(problem, algorithm=afo.AllForOne(exchange=exchange), fleet=engine, progress=False)
-    return per_round(result.metrics["round"].to_list(), result.metrics["seconds"].to_list()), sent(result.history.sites)
+    for exchange in EXCHANGES:
+        result = afo.train(problem, algorithm=afo.AllForOne(exchange=exchange), fleet=engine, progress=False)
+        rounds, seconds = result.metrics["round"].to_list(), result.metrics["seconds"].to_list()
+        yield exchange, per_round(rounds, seconds), sent(result.history.sites), None
 
 
 def per_round(rounds: list[int], seconds: list[float]) -> float:
@@ -119,8 +140,7 @@ def federation(sites: int, width: int, place: Path) -> Iterator[Callable[..., No
             party.wait()
 
 
-def on_flare(sites: int, width: int) -> Iterator[tuple[float, float | None, float]]:
-    """Of both exchanges: seconds and bytes of a round; and the seconds from `join` to the first round."""
+def on_flare(sites: int, width: int) -> Iterator[Told]:
     begun = time.time()
     with tempfile.TemporaryDirectory() as place, federation(sites, width, Path(place)) as command:
         for exchange in EXCHANGES:
@@ -133,42 +153,42 @@ def on_flare(sites: int, width: int) -> Iterator[tuple[float, float | None, floa
             folder = Folder.open(out)
             metrics = folder.metrics()
             rounds, seconds = metrics["round"].to_list(), metrics["seconds"].to_list()
-            first = (Path(place) / "runs" / exchange / "environment.json").stat().st_mtime - begun
-            yield per_round(rounds, seconds), sent(folder.sites()), first
+            started = (Path(place) / "runs" / exchange / "environment.json").stat().st_mtime
+            first = started - begun if exchange == EXCHANGES[0] else None
+            yield exchange, per_round(rounds, seconds), sent(folder.sites()), first
 
 
-def measure(engines: list[str], counts: list[int], numbers: list[int]) -> list[list[str]]:
+def measure(engines: list[str], counts: list[int], numbers: list[int], kept: Path) -> list[Case]:
+    """What the file holds, and what it does not, which it is given as it comes."""
+    found = [Case(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
+    known = {(case.engine, case.sites, case.size) for case in found}
+    wanted = [(engine, n, p) for p in numbers for n in counts for engine in engines]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    for engine, sites, size in track([w for w in wanted if w not in known], "measuring …", transient=True):
+        ask = on_flare if engine == "flare" else partial(in_process, engine)
+        cases = [Case(engine, sites, size, *told) for told in ask(sites, WIDTHS[size])]
+        with kept.open("a") as file:
+            file.writelines(json.dumps(case._asdict()) + "\n" for case in cases)
+        found += cases
+    return [case for case in found if (case.engine, case.sites, case.size) in wanted]
+
+
+def rounds_table(cases: list[Case], engines: list[str]) -> Table:
+    """Seconds and bytes of a round; times are those of the first engine."""
+    first = {(c.size, c.sites, c.exchange): c.seconds for c in cases if c.engine == engines[0]}
     rows = []
-    for size, sites in track([(p, n) for p in numbers for n in counts], "measuring …", transient=True):
-        found: dict[tuple[str, str], tuple[float, float | None]] = {}
-        for engine in engines:
-            if engine == "flare":
-                for exchange, (seconds, amount, first) in zip(EXCHANGES, on_flare(sites, WIDTHS[size]), strict=True):
-                    found[engine, exchange] = seconds, amount
-                    if exchange == EXCHANGES[0]:
-                        Console().print(
-                            f"FLARE, {sites} sites, P = {size}: {first:.0f} s from join to the first round", style="dim"
-                        )
-                continue
-            for exchange in EXCHANGES:
-                found[engine, exchange] = in_process(engine, sites, WIDTHS[size], exchange)
-        for exchange in EXCHANGES:
-            plain_seconds = found[engines[0], exchange][0]
-            for engine in engines:
-                seconds, amount = found[engine, exchange]
-                told = "–" if amount is None else f"{amount / 1e6:.3g} MB"
-                rows.append(
-                    [
-                        f"{size:,}",
-                        str(sites),
-                        exchange,
-                        engine,
-                        f"{seconds:.3g}",
-                        f"{seconds / plain_seconds:.2g}",
-                        told,
-                    ]
-                )
-    return rows
+    for case in sorted(cases, key=lambda c: (c.size, c.sites, c.exchange == "round", engines.index(c.engine))):
+        plain_seconds = first[case.size, case.sites, case.exchange]
+        amount = "–" if case.sent is None else f"{case.sent / 1e6:.3g} MB"
+        ratio = f"{case.seconds / plain_seconds:.2g}"
+        who = [f"{case.size:,}", str(case.sites), case.exchange, case.engine]
+        rows.append([*who, f"{case.seconds:.3g}", ratio, amount])
+    return Table(["P", "sites", "exchange", "fleet", "seconds a round", "× the first", "sent a round"], plain(rows))
+
+
+def start_table(cases: list[Case]) -> Table:
+    rows = [[f"{c.size:,}", str(c.sites), f"{c.first:.0f}"] for c in cases if c.first is not None]
+    return Table(["P", "sites on FLARE", "seconds from join to the first round"], plain(rows))
 
 
 def main() -> None:
@@ -176,16 +196,17 @@ def main() -> None:
     parser.add_argument("--engines", default="stacked,loop,ray", help="of stacked, loop, ray, flare")
     parser.add_argument("--sites", default="4,20")
     parser.add_argument("--numbers", default=",".join(map(str, WIDTHS)), help="P, of " + ", ".join(map(str, WIDTHS)))
-    parser.add_argument("--markdown", action="store_true", help="a table for a document")
+    parser.add_argument("--markdown", action="store_true", help="tables for a document")
+    parser.add_argument("--out", type=Path, default=Path("out/machines.jsonl"), help="where what was measured is kept")
     options = parser.parse_args()
     counts, numbers = ([int(part) for part in text.split(",")] for text in (options.sites, options.numbers))
-    rows = measure(options.engines.split(","), counts, numbers)
-    heads = ["P", "sites", "exchange", "fleet", "seconds a round", "× the first", "sent a round"]
-    table = Table(heads, plain(rows))
-    if options.markdown:
-        print(markdown(table))
-    else:
-        Console().print(terminal(table))
+    engines = options.engines.split(",")
+    cases = measure(engines, counts, numbers, options.out)
+    for table in (rounds_table(cases, engines), start_table(cases)):
+        if options.markdown:
+            print(markdown(table))
+        else:
+            Console().print(terminal(table))
 
 
 if __name__ == "__main__":
