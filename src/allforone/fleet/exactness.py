@@ -36,6 +36,8 @@ ROUNDED = 30
 LABELS = 64
 #: Numbers in the inputs of all models and clients with which `vmap` is tried.
 TRIED_NUMBERS = 2**20
+#: Numbers that are compared at once.
+PIECE = 2**20
 
 
 class Trial:
@@ -195,12 +197,11 @@ def strays(found: Tensor, plainly: Callable[[bool], tuple[Tensor, float]], eps: 
     """By which share of its length what was found differs from what the plain way gives, where that is more than
     rounding; plainly(True) is the same in double precision, which tells how much that is."""
     plain, length = plainly(False)
-    plain = plain.cpu().double()
-    difference = float((plain - found.cpu()).norm())
+    difference = _apart(plain, found)
     if difference <= SAME * length:
         return None
     try:
-        rounding = float((plain - plainly(True)[0].cpu()).norm())
+        rounding = _apart(plain, plainly(True)[0])
     except Exception:  # a user's model may know single precision only
         rounding = math.inf
     allowed = min(ROUNDED * rounding, (ROUNDING + 10 * eps) * length)
@@ -209,6 +210,12 @@ def strays(found: Tensor, plainly: Callable[[bool], tuple[Tensor, float]], eps: 
 
 def in_double(tree: Tree) -> Tree:
     return mapped(lambda tensor: tensor.double() if tensor.is_floating_point() else tensor, tree)
+
+
+def _apart(a: Tensor, b: Tensor) -> float:
+    """‖a − b‖, piece by piece: of a large model each copy is large."""
+    pieces = zip(a.split(PIECE), b.split(PIECE), strict=True)
+    return math.sqrt(sum(float((x.cpu().double() - y.cpu().double()).square().sum()) for x, y in pieces))
 
 
 def _close(a: Tensor, b: Tensor) -> bool:

@@ -16,9 +16,20 @@ KEPT = 2**30
 
 @cache
 def keep_freed_memory() -> None:
-    if not sys.platform.startswith("linux"):
-        return
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "gnu_get_libc_version"):
+    if libc := _gnu_library():
         libc.mallopt(M_MMAP_THRESHOLD, KEPT)
         libc.mallopt(M_TRIM_THRESHOLD, KEPT)
+
+
+def give_freed_memory_back() -> None:
+    """For large models, where what is kept in pieces too small to be used again would come on top of the next copy."""
+    if libc := _gnu_library():
+        libc.malloc_trim(0)
+
+
+@cache
+def _gnu_library() -> ctypes.CDLL | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+    return libc if hasattr(libc, "gnu_get_libc_version") else None

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .memory import give_freed_memory_back
 from .models import Models
 from .optimizer import Optimizer, Running, make_stacked
 
@@ -24,6 +25,7 @@ class ByRow:
     threads, each row by one."""
 
     def __init__(self, origin: Optimizer, models: Models, names: Sequence[str]) -> None:
+        give_freed_memory_back()
         self.whole, self.making = Running(origin, models, names), Lock()
         self.models = self.whole.models
         self.rows = [Row(self, m) for m in range(len(models[names[0]]))]
