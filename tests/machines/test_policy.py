@@ -106,6 +106,13 @@ def test_what_is_spent_outlives_the_process_and_other_data_do_not_inherit_it(tmp
         site(**kept)
 
 
+def test_a_private_site_refuses_a_guarded_job_by_what_a_guard_asks_and_not_as_other_data(tmp_path):
+    policy, spent = Policy(privacy=PRIVATE), tmp_path / "spent"
+    ask(site(policy=policy, spent=spent), "gradients", step=0)
+    with pytest.raises(InputError, match="its answers are private, and a guard asks for losses"):
+        site(policy=policy, spent=spent, held_out=0.2)
+
+
 def federation(policies, **options):
     sites = {f"site-{k}": site(k, policy=policy, **options) for k, policy in enumerate(policies)}
     return Sites(PROBLEM.task, Direct(sites), seed=3, batch_size=8, patience=Patience(pause=0.0, wait=0.0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from ..errors import Diverged, within
+from ..errors import Diverged, InputError, within
 from ..fleet import Models, Privacy, Proximal, row
 from ..fleet.batches import Batches
 from ..fleet.devices import on
@@ -16,7 +16,7 @@ from ..fleet.models import alone, flat
 from ..fleet.passes import Passes
 from ..fleet.private_passes import PrivatePasses
 from ..fleet.sketch import sketch
-from ..fleet.spending import Spending
+from ..fleet.spending import UNPROTECTED, Spending
 from ..fleet.walks import walk
 from ..problems import Client, Task
 from ..problems.data import Batch, Finite, draw, generator
@@ -77,11 +77,13 @@ class Site:
         policy: Policy | None = None,
         spent: Path | None = None,
     ) -> None:
+        privacy = policy.privacy if policy else privacy
+        if held_out and privacy:
+            raise InputError(f"its answers are private, and a guard asks for losses: {UNPROTECTED}")
         if held_out:
             client = client.hold_out(held_out, generator(seed, number, "held out"))
         self.task, self.client, self.number, self.seed = task, client, number, seed
         self.batch_size = batch_size or task.settings.batch_size
-        privacy = policy.privacy if policy else privacy
         self.passes = passes or passes_of(task, client, number, seed, self.batch_size, privacy)
         self.spending = Spending({number: client}, seed, self.batch_size, privacy) if privacy else None
         self.door = Door(client, number, self.spending, policy, spent)
