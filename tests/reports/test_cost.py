@@ -1,5 +1,7 @@
 """Messages and bytes, counted by hand."""
 
+import re
+
 import pytest
 import torch
 
@@ -106,5 +108,23 @@ def test_costs_are_means_over_runs_and_unknown_where_one_of_them_is(invented_run
         return invented_run("a", seed, columns={"messages": [count] * 4, "bytes": [size] * 4})
 
     few, many = of(1, 10, 1000), of(2, 30, 2000)
-    assert cost([few, many])[2:] == (20, 1500)
-    assert cost([few, of(3, None, None)])[2:] == (None, None)
+    assert cost([few, many])[2:] == (20, 1500, None)
+    assert cost([few, of(3, None, None)])[2:] == (None, None, None)
+
+
+def test_the_page_tells_what_clients_have_spent_of_their_privacy_where_answers_are_private(tmp_path, open_page):
+    result = afo.train(afo.digits(clients=3), rounds=2, inner=1, privacy=afo.Privacy(noise=8.0, secret=1))
+    spent = result.metrics.filter(result.metrics["round"] == 2)["epsilon"].to_list()
+    page = open_page(result.report(tmp_path / "report.html").as_uri())
+    assert page.locator("#costs thead th").all_inner_texts()[-1] == "ε spent, at most"
+    assert float(page.locator("#costs tbody td").all_inner_texts()[-1]) == pytest.approx(max(spent), rel=0.01)
+    page.evaluate("chosen.client = 1; showClient()")
+    said = page.locator("#client-lead").inner_text()
+    assert float(re.search(r"ε = ([0-9.]+) is spent", said)[1]) == pytest.approx(spent[1], rel=0.01)
+    assert page.troubles == []
+
+
+def test_without_privacy_the_page_says_nothing_of_it(tmp_path, open_page):
+    page = open_page(afo.train(afo.digits(clients=3), rounds=1).report(tmp_path / "report.html").as_uri())
+    assert page.locator("#costs thead th").all_inner_texts()[-1] == "seconds"
+    assert "ε" not in page.locator("#client-lead").inner_text()

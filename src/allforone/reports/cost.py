@@ -12,6 +12,7 @@ class Cost(NamedTuple):
     seconds: float  #: of training, here
     messages: float | None  #: of all clients and rounds; None where it is not known what the algorithm sends
     bytes: float | None  #: that were in them
+    epsilon: list[float | None] | None  #: spent by each client of its privacy; None: nothing was private
 
 
 def cost(runs: list[FinishedRun]) -> Cost:
@@ -21,9 +22,17 @@ def cost(runs: list[FinishedRun]) -> Cost:
         sum(frame["samples"].to_numpy().mean() for frame in last) / len(runs),
         sum(float(frame["seconds"][0]) for frame in last) / len(runs),
         *(_mean([frame[name][0] for frame in last]) for name in ("messages", "bytes")),
+        _spent(last),
     )
 
 
-def _mean(sent: list[int | None]) -> float | None:
+def _spent(last: list[polars.DataFrame]) -> list[float | None] | None:
+    """The mean over runs, by client; None of those of whom one run does not tell."""
+    told = [frame.sort("client")["epsilon"].to_list() for frame in last if "epsilon" in frame.columns]
+    spent = [_mean(list(of_client)) for of_client in zip(*told, strict=True)] if len(told) == len(last) else []
+    return spent if any(value is not None for value in spent) else None
+
+
+def _mean(sent: list[float | None]) -> float | None:
     known = [value for value in sent if value is not None]
     return sum(known) / len(known) if len(known) == len(sent) else None

@@ -28,6 +28,8 @@ function showClient() {
       `${tellGain(gained.mean, q)} against training alone${data.seeds.length > 1 ? `, mean over ${count(gained.seeds.length, "seed")}` : ""}`,
     );
   if (frames?.guard[i]) said.push(tellVerdict(frames.guard[i]));
+  const spent = data.costs[chosen.algorithm].epsilon?.[i] ?? null;
+  if (spent !== null) said.push(`its answers were private, and ε = ${spent.toPrecision(3)} is spent`);
   $("client-lead").textContent = said.length ? sentence(`${said.join("; ")}.`) : "";
   showClientCurve();
   showStrip();

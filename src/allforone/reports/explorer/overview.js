@@ -225,16 +225,18 @@ function rangeOf(series, q) {
 
 function showCosts() {
   const columns = [
-    ["samples per client", "samples", grouped],
-    ["messages", "messages", grouped],
-    ["bytes", "bytes", bytes],
-    ["seconds", "seconds", v => v.toFixed(2)],
+    ["samples per client", cost => cost.samples, grouped],
+    ["messages", cost => cost.messages, grouped],
+    ["bytes", cost => cost.bytes, bytes],
+    ["seconds", cost => cost.seconds, v => v.toFixed(2)],
   ];
+  const costs = Object.values(data.costs);
+  if (costs.some(cost => cost.epsilon)) columns.push(["ε spent, at most", mostSpent, v => v.toPrecision(3)]);
   const rows = data.algorithms.map(({name, label}) => {
     const row = make("tr", {}, make("th", {scope: "row"}, swatch(colour(name), dash(name)), label));
-    for (const [, key, tell] of columns) {
-      const value = data.costs[name][key],
-        most = Math.max(...data.algorithms.map(a => data.costs[a.name][key] || 0));
+    for (const [, of, tell] of columns) {
+      const value = of(data.costs[name]),
+        most = Math.max(...costs.map(cost => of(cost) || 0));
       row.append(
         value === null
           ? make("td", {}, "not known")
@@ -253,4 +255,9 @@ function showCosts() {
   });
   const head = ["algorithm", ...columns.map(c => c[0])].map(text => make("th", {scope: "col"}, text));
   $("costs").replaceChildren(make("thead", {}, make("tr", {}, ...head)), make("tbody", {}, ...rows));
+}
+
+// By the client that has spent most of its privacy; not known where nothing was private.
+function mostSpent({epsilon}) {
+  return epsilon ? Math.max(...epsilon.filter(spent => spent !== null)) : null;
 }
