@@ -1,5 +1,7 @@
+import io
 import signal
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import pytest
 import torch
@@ -18,20 +20,37 @@ def _one_thread():
     torch.set_num_threads(1)
 
 
+def _command(patch, arguments):
+    """Its exit code."""
+    from allforone import cli as command_line  # only where a test asks for it: it imports everything
+
+    patch.setattr(sys, "argv", ["allforone", *map(str, arguments)])
+    patch.setenv("COLUMNS", "100")
+    try:
+        command_line.main()
+    except SystemExit as stop:
+        return stop.code or 0
+    return 0
+
+
 @pytest.fixture
 def cli(monkeypatch, capsys):
     """Runs a command as the shell would: (exit code, standard output, standard error)."""
-    from allforone import cli as command_line  # only where a test asks for it: it imports everything
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["allforone", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "100")
-        code = 0
-        try:
-            command_line.main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
+        return _command(monkeypatch, arguments), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def shared_cli():
+    """As `cli`, for what a module's tests have in common."""
+
+    def run(*arguments):
+        torch.set_num_threads(1)
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            return _command(patch, arguments), out.getvalue(), err.getvalue()
 
     return run

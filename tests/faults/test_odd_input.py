@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from resource import RLIMIT_FSIZE
 
@@ -314,6 +315,19 @@ def test_watch_closes_connections_beyond_its_number_and_goes_on(address):
     for connection in several:
         connection.close()
     assert b"200" in asked(address, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+
+
+def test_watch_ends_a_request_that_comes_byte_by_byte(address, monkeypatch):
+    monkeypatch.setattr(watch, "LONGEST", 0.5)
+    with socket.create_connection(address, timeout=60) as connection, pytest.raises(OSError):
+        for _ in range(200):  # each in good time
+            connection.sendall(b"G")
+            time.sleep(0.05)
+
+
+def test_watch_does_not_take_an_empty_host_for_every_address_of_the_machine(tmp_path):
+    with pytest.raises(InputError, match=r"the host is empty: give 127\.0\.0\.1"):
+        server(tmp_path, host="")
 
 
 @pytest.mark.slow

@@ -6,13 +6,13 @@ import signal
 
 import pytest
 
-from allforone.runs import Folder
+from allforone.runs import Folder, execute, parse, prepare
 
 from .commands import Command, rounds_done, slow_problem, wait_for
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it(tmp_path, sent, code):
+def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it_to_go_on_from(tmp_path, sent, code):
     out = tmp_path / "run"
     command = Command("run", slow_problem(tmp_path), "--rounds", 100_000, "--out", out)
     wait_for(lambda: rounds_done(out) >= 2)
@@ -23,6 +23,8 @@ def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it(tmp_path,
     kept = int(re.search(rf"stopped; everything up to round (\d+) is kept in {out}", err)[1])
     assert f"Go on with: allforone resume {out}" in err
     assert Folder(out).label.round == kept == rounds_done(out) >= 2
+    execute(prepare(parse({**Folder(out).config, "rounds": kept + 1})), out, resume=True)
+    assert Folder(out).metrics()["round"].max() == kept + 1
 
 
 def test_the_second_signal_ends_at_once_and_says_truly_what_is_kept(tmp_path):

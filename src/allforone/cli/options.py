@@ -184,6 +184,11 @@ def _choose(given: dict[str, Any], key: str, chosen: dict[str, Any], shown: str)
     given[key] = {**before, **chosen, "name": name}
 
 
+def fleet_name(given: dict[str, Any]) -> str | None:
+    """Of a config that is not checked yet."""
+    return _choice(given.get("fleet")).get("name")
+
+
 def _choice(value: Any) -> dict[str, Any]:
     return {"name": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, short
 from .options import ProblemName, ProblemOptions
 from .screen import say, show
 
@@ -108,5 +108,5 @@ def whole_numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise InputError(f"batch size '{text}': give whole numbers from 1, separated by commas, such as 1,8,32")
+        raise InputError(f"batch size '{short(text)}': give whole numbers from 1, separated by commas, such as 1,8,32")
     return found

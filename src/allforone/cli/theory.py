@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, short
 from .options import ProblemName, ProblemOptions
 from .screen import say, screen, show
 
@@ -27,9 +27,9 @@ def criterion_of(text: str) -> "Criterion":
         if name == "binary":
             return binary(float(threshold or 0.1))
     except ValueError as error:
-        raise InputError(f"criterion '{text}': λ must be a number in (0, 1], as in binary:0.2") from error
+        raise InputError(f"criterion '{short(text)}': λ must be a number in (0, 1], as in binary:0.2") from error
     if text != "continuous":
-        raise InputError(f"unknown criterion '{text}': give continuous, binary or binary:0.2")
+        raise InputError(f"unknown criterion '{short(text)}': give continuous, binary or binary:0.2")
     return continuous()
 
 
@@ -39,7 +39,7 @@ def numbers(text: str, what: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < number < math.inf for number in found):
-        raise InputError(f"{what} '{text}': give numbers above 0, separated by commas, such as 1,0.1")
+        raise InputError(f"{what} '{short(text)}': give numbers above 0, separated by commas, such as 1,0.1")
     return found
 
 
