@@ -14,11 +14,8 @@ from allforone.opening import content_of
 from allforone.runs import Folder, resume
 from allforone.runs.lock import locked
 
-from .commands import CONTEXT, is_one_line
+from .commands import CONTEXT, PATIENCE, is_one_line
 from .test_fuzz import COMMANDS, NAMES, finished, survives  # noqa: F401  (a fixture)
-
-#: Seconds; who waits for a pipe waits for ever.
-SOON = 60
 
 
 def pipe(path):
@@ -45,7 +42,7 @@ def in_time(work, *given):
     """In a process of its own: compiled code that waits cannot be interrupted in this one."""
     process = CONTEXT.Process(target=work, args=given)
     process.start()
-    process.join(SOON)
+    process.join(PATIENCE)
     waited = process.exitcode is None
     process.kill()
     process.join()
