@@ -81,6 +81,8 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "-p", "name=digits"], "the name itself is no option"),
         (["run", "synthetic", "-p", "clients=" + "9" * 5000], "cannot read the value"),
         (["run", "synthetic", "--seed", "9" * 100], "seed: expected less than or equal to"),
+        (["run", "synthetic", "--attack", "flip:" + "9" * 5000], "say how many clients lie, as flip:4"),
+        (["run", "synthetic", "--device", "cuda:" + "9" * 5000], "give cuda, cuda:1, mps, cpu or auto"),
         (["run", "synthetic", "--rounds", "1", "--out", "/proc/nowhere/run"], "/proc/nowhere"),
         (["run", "synthetic", "--rounds", "1", "--out", "/dev/null"], "/dev/null"),
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),

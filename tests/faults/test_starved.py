@@ -164,7 +164,7 @@ def test_a_folder_that_may_only_be_read_is_named(cli, place, closed, command):
 
 @pytest.mark.slow
 def test_a_run_on_a_disk_that_becomes_full_goes_on_when_there_is_place(small_disk, tmp_path):
-    given = ["run", slow_problem(tmp_path), "--rounds", 500, "--out"]
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 500, "--out"]
     code, err = Command(*given, small_disk / "run").ended()
     assert code == 2 and is_one_line(err) and "No space left on device" in err, err
     assert 0 < rounds_done(small_disk / "run") < 500
