@@ -21,9 +21,9 @@ from .commands import Command, is_one_line, rounds_done, slow_problem
 
 
 def test_too_little_memory_ends_in_a_line_that_names_what_to_lower(tmp_path):
-    wide = ["-p", "dimension=1000", "--batch-size", 1_000_000]  # a batch of 8 GB
+    wide = ["-p", "dimension=1000", "-p", "clients=2", "--batch-size", 1_000_000]  # a batch of 8 GB
     given = ["run", "synthetic", *wide, "--algorithm", "local", "--rounds", 1, "--out", tmp_path / "run"]
-    code, err = Command(*given, limits={RLIMIT_AS: 6 * 2**30}).ended()
+    code, err = Command(*given, limits={RLIMIT_AS: 4 * 2**30}).ended()
     assert code == 2 and is_one_line(err), err
     assert "not enough memory: try a smaller batch_size, fewer clients" in err
 
