@@ -88,6 +88,7 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
+        (["watch", ".", "--port", "0", "--host", "ü" * 100], "choose another --port or --host"),
         (["compare", "synthetic", "--algorithms", "local,local:,local"], "each once"),
         (["run", "synthetic", "--algorithm", "fedavg \x1b[2J"], "unknown algorithm 'fedavg ?[2J'"),
     ],

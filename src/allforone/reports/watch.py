@@ -12,7 +12,7 @@ from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..errors import InputError, explained
+from ..errors import InputError, explained, short
 from ..runs import Folder, last_round, read_comparison, read_run
 from ..runs.folder import WEIGHTS
 from .page import page, page_json
@@ -163,8 +163,8 @@ def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPS
 
     try:
         made = Server((host, port), Handler)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(f"cannot serve at {host}:{port} ({error}); choose another --port or --host") from error
+    except (OSError, OverflowError, UnicodeError, TypeError) as error:  # the last of a name that is none
+        raise InputError(f"cannot serve at {short(host)}:{port} ({error}); choose another --port or --host") from error
     return made
 
 
