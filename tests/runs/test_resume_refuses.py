@@ -1,6 +1,7 @@
 """Going on with a run is refused where its numbers would change, which is said, and nothing is touched."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -49,10 +50,17 @@ def assert_refused(out, said, **changes):
     assert contents(out) == before
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("made") / "run"
+    afo.train(**settings(path))
+    return path
+
+
 @pytest.fixture
-def run(tmp_path):
-    afo.train(**settings(tmp_path / "run"))
-    return tmp_path / "run"
+def run(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "run")
 
 
 def test_the_same_settings_made_anew_and_more_rounds_are_accepted(run):
