@@ -1,4 +1,5 @@
 import io
+import os
 import signal
 import sys
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,6 +14,14 @@ settings.load_profile("fixed")
 for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):  # as in the background of a shell, or under nohup:
     if signal.getsignal(ignored) is signal.SIG_IGN:  # commands that are tested would inherit it
         signal.signal(ignored, signal.default_int_handler if ignored == signal.SIGINT else signal.SIG_DFL)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_power_cut():
+    """Nobody pulls the plug of a test, so none waits for the disk: what is written is there for every process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file, too
+        yield
 
 
 @pytest.fixture(autouse=True)

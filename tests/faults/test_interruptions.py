@@ -15,6 +15,7 @@ from torch import nn
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume, training
+from allforone.runs.durable import write_text
 from allforone.runs.folder import WEIGHTS
 
 from .commands import CONTEXT, PATIENCE
@@ -254,6 +255,14 @@ def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path, monkeyp
     with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: cannot be written \(no space"):
         checkpoint.write_tensors(path, {"a": torch.zeros(3)})
     assert checkpoint.read_tensors(path)["a"].tolist() == [1, 1, 1]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_thereafter(tmp_path, monkeypatch):
+    done, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: done.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(os, "replace", lambda *names: done.append("named") or replace(*names))
+    write_text(tmp_path / "file", "text")
+    assert done == [(tmp_path / "file").stat().st_ino, "named", tmp_path.stat().st_ino]
 
 
 def test_rounds_hold_consecutive_updates_and_seconds_add_up():
