@@ -100,6 +100,9 @@ FLEETS: Catalogue[Callable[..., Any]] = Catalogue(
 #: The data sets that are fetched from their publishers; the paper's tables are about them.
 DATA_SETS = ["mnist", "cifar10", "heart-disease", "ixi"]
 
+#: Seeds are at most so large, and at least its opposite.
+LARGEST_SEED = 2**40
+
 #: How clients may lie.
 ATTACKS = ["flip", "flip10", "noise", "zeros", "stale", "mimicry", "cancelling", "nan", "inf", "short"]
 

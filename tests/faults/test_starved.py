@@ -121,6 +121,14 @@ def test_a_nul_in_a_name_is_said_in_one_line(cli, given, odd):
     assert code == 2 and is_one_line(err) and "fault of allforone" not in err, err
 
 
+@pytest.mark.parametrize(
+    "command", [["theory", "sufficient-clusters"], ["theory", "plan", "synthetic"], ["privacy", "digits"]]
+)
+def test_a_seed_beyond_all_bounds_is_refused(cli, command):
+    code, _, err = cli(*command, "--seed", 10**20)
+    assert code == 2 and "--seed" in err and "fault of allforone" not in err
+
+
 @pytest.mark.parametrize("option", ["--out", "--config"])
 def test_a_nul_in_a_path_is_refused(cli, option):
     code, _, err = cli("run", "synthetic", "--rounds", 1, option, "a\0b")

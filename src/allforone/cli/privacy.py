@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, short
-from .options import ProblemName, ProblemOptions
+from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, show
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def privacy(
     steps: Annotated[int, typer.Option(help="Of the search, for each answer.")] = 300,
     seconds: Annotated[float, typer.Option(help="Of the search, in all.")] = 60.0,
     problem_option: ProblemOptions = None,
-    seed: Annotated[int, typer.Option(help="As of a run.")] = 127,
+    seed: Seed = 127,
 ) -> None:
     """What a site's answers tell of its samples: gradients at the initial model are turned back into samples.
 

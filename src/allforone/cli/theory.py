@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError, short
-from .options import ProblemName, ProblemOptions
+from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, screen, show
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def sufficient_clusters(
     criterion: CriterionName = "binary",
     clients: Annotated[int, typer.Option(min=2, help="N")] = 20,
     dimension: Annotated[int, typer.Option(min=1, help="d")] = 2,
-    seed: Annotated[int, typer.Option(help="Decides the optima.")] = 127,
+    seed: Seed = 127,
     out: Annotated[Path, typer.Option(help="The figure, written as .png and .pdf.")] = Path("out/sufficient-clusters"),
 ) -> None:
     """Figure 1: the size of client 1's sufficient cluster by precision ε, corrected and as printed in the paper.
@@ -119,7 +119,7 @@ def plan(
     epsilon: Annotated[str, typer.Option(help="Excess losses to reach, as 1,0.1.")] = "1,0.1",
     criterion: CriterionName = "continuous",
     problem_option: ProblemOptions = None,
-    seed: Annotated[int, typer.Option(help="As of a run.")] = 127,
+    seed: Seed = 127,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per client and update.")] = None,
     rounds: Annotated[int | None, typer.Option(min=1, help="For estimates: how long each client trains alone.")] = None,
     points: Annotated[int, typer.Option(min=3, help="For estimates: points on each client's path.")] = 24,

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
-from ..catalogue import label
+from ..catalogue import LARGEST_SEED, label
 from ..errors import InputError, short, suggest
 from ..fleet import Privacy
 from ..problems import Precision
@@ -57,7 +57,7 @@ class RunConfig(BaseModel):
     precision: Precision | None = None  #: of passes in training: float32 or bf16
     device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     privacy: dict[str, Any] | None = None  #: clip, noise and delta of all that clients answer
-    seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
+    seed: int = Field(PAPER_SEEDS[0], ge=-LARGEST_SEED, le=LARGEST_SEED)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
     attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient
