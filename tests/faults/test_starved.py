@@ -129,6 +129,12 @@ def test_a_seed_beyond_all_bounds_is_refused(cli, command):
     assert code == 2 and "--seed" in err and "fault of allforone" not in err
 
 
+@pytest.mark.parametrize("option", ["--batch-size", "--rounds", "--points", "--samples"])
+def test_a_plan_of_endless_length_is_refused(cli, option):
+    code, _, err = cli("theory", "plan", "synthetic", option, 10**20)
+    assert code == 2 and option in err and "fault of allforone" not in err
+
+
 @pytest.mark.parametrize("option", ["--out", "--config"])
 def test_a_nul_in_a_path_is_refused(cli, option):
     code, _, err = cli("run", "synthetic", "--rounds", 1, option, "a\0b")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..catalogue import MOST_UPDATES
 from ..errors import InputError, short
 from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, show
@@ -18,7 +19,7 @@ def privacy(
     problem: ProblemName,
     batch_size: Annotated[str, typer.Option(help="Samples of an answer: one or several numbers.")] = "1,8,32",
     client: Annotated[int | None, typer.Option(help="Whose answers; by default the first with finite data.")] = None,
-    answers: Annotated[int, typer.Option(help="How many are attacked of each batch size.")] = 4,
+    answers: Annotated[int, typer.Option(max=MOST_UPDATES, help="How many are attacked of each batch size.")] = 4,
     clip: Annotated[
         float | None, typer.Option(help="As DP-SGD would send it: shorten each sample's gradient to this norm.")
     ] = None,
@@ -28,7 +29,7 @@ def privacy(
     analytic: Annotated[
         bool, typer.Option("--analytic", help="Read off the first layer or refuse; no search.")
     ] = False,
-    steps: Annotated[int, typer.Option(help="Of the search, for each answer.")] = 300,
+    steps: Annotated[int, typer.Option(max=MOST_UPDATES, help="Of the search, for each answer.")] = 300,
     seconds: Annotated[float, typer.Option(help="Of the search, in all.")] = 60.0,
     problem_option: ProblemOptions = None,
     seed: Seed = 127,

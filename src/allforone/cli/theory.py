@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..catalogue import MOST_ROUNDS, MOST_UPDATES
 from ..errors import InputError, short
 from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, screen, show
@@ -120,10 +121,18 @@ def plan(
     criterion: CriterionName = "continuous",
     problem_option: ProblemOptions = None,
     seed: Seed = 127,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per client and update.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="For estimates: how long each client trains alone.")] = None,
-    points: Annotated[int, typer.Option(min=3, help="For estimates: points on each client's path.")] = 24,
-    samples: Annotated[int, typer.Option(min=2, help="For estimates: samples that stand for a client's data.")] = 512,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, max=MOST_UPDATES, help="Samples per client and update.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, max=MOST_ROUNDS, help="For estimates: how long each client trains alone.")
+    ] = None,
+    points: Annotated[
+        int, typer.Option(min=3, max=MOST_UPDATES, help="For estimates: points on each client's path.")
+    ] = 24,
+    samples: Annotated[
+        int, typer.Option(min=2, max=MOST_UPDATES, help="For estimates: samples that stand for a client's data.")
+    ] = 512,
 ) -> None:
     """With whom each client can collaborate, down to which precision, and how many samples that saves it.
 
