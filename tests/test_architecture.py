@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parent.parent
 
 #: The rooms in the order in which data flows, and where the modules beside them stand. Each imports only from its left.
 ORDER = [
-    *("errors", "stopping", "describe", "files", "catalogue"),  # words that every room may use
+    *("errors", "stopping", "opening", "describe", "files", "catalogue"),  # words that every room may use
     *("problems", "fleet", "machines", "collaboration", "algorithms", "theory", "runs"),
     *("notebook", "progress", "tensorboard", "loggers"),  # show the rounds of a run
     "machines/flare",  # a run that is started, followed and kept going from elsewhere

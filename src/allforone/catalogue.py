@@ -100,6 +100,13 @@ FLEETS: Catalogue[Callable[..., Any]] = Catalogue(
 #: The data sets that are fetched from their publishers; the paper's tables are about them.
 DATA_SETS = ["mnist", "cifar10", "heart-disease", "ixi"]
 
+#: Seeds are at most so large, and at least its opposite.
+LARGEST_SEED = 2**40
+#: Rounds of a run, at most: a line for each client and round is kept.
+MOST_ROUNDS = 10**7
+#: Updates of a round and samples of a batch, at most: a crash costs a round, and a batch is held in memory.
+MOST_UPDATES = 10**6
+
 #: How clients may lie.
 ATTACKS = ["flip", "flip10", "noise", "zeros", "stale", "mimicry", "cancelling", "nan", "inf", "short"]
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from .algorithms import Algorithm, State, advance
 from .describe import described
 from .errors import InputError
-from .fleet import Fleet, Optimizer, Round, Stacked, Walks, everybody, where_rows
+from .fleet import Fleet, Ledger, Optimizer, Round, Stacked, Walks, everybody, where_rows
 from .machines.loop import Loop
 from .problems import Client, Problem, Settings, accuracy
 from .runs import checkpoint
@@ -130,7 +130,9 @@ def _check_round(algorithm: Algorithm, state: State, fleet: Loop, number: int) -
         _check_unheard(algorithm, state, after, contract, round)
     if away.all():
         assert _same(_flat(after.common), _flat(state.common)), "a round in which nobody was there changed something"
-    assert _same(_flat(_through_checkpoint(after)), _flat(after)), "a checkpoint does not give the state back"
+    assert _same(_flat(_through_checkpoint(after, fleet.ledger)), _flat(after)), (
+        "a checkpoint does not give the state back"
+    )
     return after
 
 
@@ -244,10 +246,9 @@ def _ways(found: Iterable[Walks]) -> dict[str, Tensor]:
     return {**tables, **{name: torch.cat([walks.buffers[name] for walks in parts]) for name in parts[0].buffers}}
 
 
-def _through_checkpoint(state: State) -> State:
+def _through_checkpoint(state: State, ledger: Ledger) -> State:
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "checkpoint.safetensors"
-        ledger = Loop(small_problem(), seed=0).ledger
         checkpoint.save(path, checkpoint.Checkpoint(state, 1, ledger, 0.0))
         return checkpoint.load(path, state.optimizer).state
 

@@ -211,7 +211,8 @@ def test_a_folder_with_a_file_of_the_users_is_never_begun_anew(tmp_path, cli, na
 
 
 def test_one_broken_run_does_not_hold_up_the_others_of_a_comparison(tmp_path, cli):
-    options = ["compare", "digits", "-p", "clients=3", "--algorithms", "local,fedavg", "--seeds", "1,2,", "--rounds", 2]
+    problem = ["synthetic", "-p", "clients=3", "--rounds", 2]
+    options = ["compare", *problem, "--algorithms", "local,fedavg", "--seeds", "1,2,"]
     out = tmp_path / "out"
     assert cli(*options, "--out", out)[0] == 0
     runs = sorted(path.parent for path in out.glob("runs/*/*/config.yaml"))

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from functools import partial
 from itertools import pairwise
@@ -17,7 +15,10 @@ from torch import nn
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume, training
+from allforone.runs.durable import write_text
 from allforone.runs.folder import WEIGHTS
+
+from .commands import CONTEXT, PATIENCE
 
 CONFIG = {
     "problem": {"name": "digits", "clients": 4},
@@ -47,15 +48,16 @@ def assert_same_run(one, other):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("rounds", [0, 3])
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm, rounds):
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm):
     run = prepare(parse({**CONFIG, "algorithm": {"name": algorithm}}))
     execute(run, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        execute(run, tmp_path / "stopped", on_round=stop_after(rounds))
-    assert not Folder.open(tmp_path / "stopped").finished
-    resume(tmp_path / "stopped")
-    assert_same_run(tmp_path / "stopped", tmp_path / "whole")
+    for rounds in (0, 3):
+        stopped = tmp_path / f"stopped after {rounds}"
+        with pytest.raises(KeyboardInterrupt):
+            execute(run, stopped, on_round=stop_after(rounds))
+        assert not Folder.open(stopped).finished
+        resume(stopped)
+        assert_same_run(stopped, tmp_path / "whole")
 
 
 @pytest.mark.slow
@@ -82,23 +84,28 @@ def test_a_resumed_run_goes_on_with_whatever_stood_in_its_way(tmp_path, more):
         assert Folder.open(tmp_path / "whole").metrics()["refused"].max() > 0
 
 
+def _killed_in_round_4(out):
+    """In a process of its own."""
+    torch.set_num_threads(1)
+    training.CHECKPOINT_SECONDS = 0.0
+
+    def on_round(record):
+        if record.number == 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    execute(prepare(parse(CONFIG)), out, on_round=on_round)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("unwritten", [0, 7], ids="{} bytes unwritten".format)
 def test_a_killed_run_goes_on_from_its_last_checkpoint(tmp_path, monkeypatch, unwritten):
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     execute(prepare(parse(CONFIG)), tmp_path / "whole")
     out = tmp_path / "killed"
-    script = f"""
-import os, signal
-from allforone.runs import execute, parse, prepare, training
-training.CHECKPOINT_SECONDS = 0.0
-def on_round(record):
-    if record.number == 4: os.kill(os.getpid(), signal.SIGKILL)
-execute(prepare(parse({CONFIG!r})), {str(out)!r}, on_round=on_round)
-"""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    killed = subprocess.run([sys.executable, "-c", script], env=environment, check=False)
-    assert killed.returncode == -signal.SIGKILL
+    process = CONTEXT.Process(target=_killed_in_round_4, args=(out,))
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == -signal.SIGKILL
     assert Folder.open(out).metrics()["round"].max() == 4  # written, but after the last checkpoint
     assert checkpoint.load(Folder.open(out).checkpoint, prepare(parse(CONFIG)).optimizer).round == 3
     assert Folder.open(out).tables().rounds == [1, 2, 3, 4]
@@ -107,30 +114,6 @@ execute(prepare(parse({CONFIG!r})), {str(out)!r}, on_round=on_round)
         assert Folder.open(out).tables().rounds == [1, 2, 3]
     resume(out)
     assert_same_run(out, tmp_path / "whole")
-
-
-@pytest.mark.slow
-def test_ctrl_c_ends_cleanly_and_says_how_to_go_on(tmp_path):
-    out = tmp_path / "run"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "allforone", "run", "digits", "--rounds", "100000", "--out", str(out)],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline and not (
-        (out / "metrics.csv").exists() and "\n2,0," in (out / "metrics.csv").read_text()
-    ):
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert f"Go on with: allforone resume {out}" in err
-    assert "Traceback" not in err
-    done = Folder.open(out).metrics()["round"].max()
-    assert done >= 1
-    execute(prepare(parse({**Folder.open(out).config, "rounds": done + 1})), out, resume=True)
-    assert Folder.open(out).metrics()["round"].max() == done + 1
 
 
 def exploding(rounds):
@@ -272,6 +255,14 @@ def test_a_write_that_fails_half_way_leaves_the_file_as_it_was(tmp_path, monkeyp
     with pytest.raises(afo.InputError, match=r"checkpoint\.safetensors: cannot be written \(no space"):
         checkpoint.write_tensors(path, {"a": torch.zeros(3)})
     assert checkpoint.read_tensors(path)["a"].tolist() == [1, 1, 1]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_thereafter(tmp_path, monkeypatch):
+    done, replace = [], os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: done.append(os.fstat(file).st_ino))
+    monkeypatch.setattr(os, "replace", lambda *names: done.append("named") or replace(*names))
+    write_text(tmp_path / "file", "text")
+    assert done == [(tmp_path / "file").stat().st_ino, "named", tmp_path.stat().st_ino]
 
 
 def test_rounds_hold_consecutive_updates_and_seconds_add_up():

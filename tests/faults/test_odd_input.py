@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from resource import RLIMIT_FSIZE
 
@@ -80,11 +81,14 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "-p", "name=digits"], "the name itself is no option"),
         (["run", "synthetic", "-p", "clients=" + "9" * 5000], "cannot read the value"),
         (["run", "synthetic", "--seed", "9" * 100], "seed: expected less than or equal to"),
+        (["run", "synthetic", "--attack", "flip:" + "9" * 5000], "say how many clients lie, as flip:4"),
+        (["run", "synthetic", "--device", "cuda:" + "9" * 5000], "give cuda, cuda:1, mps, cpu or auto"),
         (["run", "synthetic", "--rounds", "1", "--out", "/proc/nowhere/run"], "/proc/nowhere"),
         (["run", "synthetic", "--rounds", "1", "--out", "/dev/null"], "/dev/null"),
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
+        (["watch", ".", "--port", "0", "--host", "ü" * 100], "choose another --port or --host"),
         (["compare", "synthetic", "--algorithms", "local,local:,local"], "each once"),
         (["run", "synthetic", "--algorithm", "fedavg \x1b[2J"], "unknown algorithm 'fedavg ?[2J'"),
     ],
@@ -314,6 +318,24 @@ def test_watch_closes_connections_beyond_its_number_and_goes_on(address):
     for connection in several:
         connection.close()
     assert b"200" in asked(address, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
+
+
+def test_watch_ends_a_request_that_comes_byte_by_byte(address, monkeypatch):
+    monkeypatch.setattr(watch, "LONGEST", 0.5)
+    closed = pytest.raises((BrokenPipeError, ConnectionResetError))
+    with socket.create_connection(address, timeout=60) as connection, closed:
+        _drip(connection)
+
+
+def _drip(connection):
+    for _ in range(200):  # each in good time
+        connection.sendall(b"G")
+        time.sleep(0.05)
+
+
+def test_watch_does_not_take_an_empty_host_for_every_address_of_the_machine(tmp_path):
+    with pytest.raises(InputError, match=r"the host is empty: give 127\.0\.0\.1"):
+        server(tmp_path, host="")
 
 
 @pytest.mark.slow

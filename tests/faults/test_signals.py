@@ -6,15 +6,15 @@ import signal
 
 import pytest
 
-from allforone.runs import Folder
+from allforone.runs import Folder, execute, parse, prepare
 
 from .commands import Command, rounds_done, slow_problem, wait_for
 
 
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it(tmp_path, sent, code):
+def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it_to_go_on_from(tmp_path, sent, code):
     out = tmp_path / "run"
-    command = Command("run", slow_problem(tmp_path), "--rounds", 100_000, "--out", out)
+    command = Command("run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 100_000, "--out", out)
     wait_for(lambda: rounds_done(out) >= 2)
     command.send(sent)
     found, err = command.ended()
@@ -23,6 +23,8 @@ def test_the_first_signal_ends_after_the_round_with_a_checkpoint_of_it(tmp_path,
     kept = int(re.search(rf"stopped; everything up to round (\d+) is kept in {out}", err)[1])
     assert f"Go on with: allforone resume {out}" in err
     assert Folder(out).label.round == kept == rounds_done(out) >= 2
+    execute(prepare(parse({**Folder(out).config, "rounds": kept + 1})), out, resume=True)
+    assert Folder(out).metrics()["round"].max() == kept + 1
 
 
 def test_the_second_signal_ends_at_once_and_says_truly_what_is_kept(tmp_path):
@@ -48,7 +50,8 @@ def test_before_the_first_round_nothing_is_said_to_be_kept(tmp_path):
 
 def test_a_run_under_nohup_goes_on_when_the_terminal_is_closed(tmp_path):
     out = tmp_path / "run"
-    command = Command("run", slow_problem(tmp_path), "--rounds", 300, "--out", out, ignored=[signal.SIGHUP])
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 300, "--out", out]
+    command = Command(*given, ignored=[signal.SIGHUP])
     wait_for(lambda: rounds_done(out) >= 1)
     command.send(signal.SIGHUP)
     assert command.ended() == (0, "")
@@ -67,7 +70,8 @@ def test_a_run_whose_output_nobody_reads_still_writes_its_page(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    command = Command("run", slow_problem(tmp_path), "--rounds", 300, "--out", tmp_path / "run", out=str(pipe))
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 300, "--out", tmp_path / "run"]
+    command = Command(*given, out=str(pipe))
     wait_for(lambda: rounds_done(tmp_path / "run") >= 0)
     os.close(reader)
     _, err = command.ended()

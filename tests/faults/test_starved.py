@@ -21,9 +21,9 @@ from .commands import Command, is_one_line, rounds_done, slow_problem
 
 
 def test_too_little_memory_ends_in_a_line_that_names_what_to_lower(tmp_path):
-    wide = ["-p", "dimension=1000", "--batch-size", 1_000_000]  # a batch of 8 GB
+    wide = ["-p", "dimension=1000", "-p", "clients=2", "--batch-size", 1_000_000]  # a batch of 8 GB
     given = ["run", "synthetic", *wide, "--algorithm", "local", "--rounds", 1, "--out", tmp_path / "run"]
-    code, err = Command(*given, limits={RLIMIT_AS: 6 * 2**30}).ended()
+    code, err = Command(*given, limits={RLIMIT_AS: 4 * 2**30}).ended()
     assert code == 2 and is_one_line(err), err
     assert "not enough memory: try a smaller batch_size, fewer clients" in err
 
@@ -121,6 +121,20 @@ def test_a_nul_in_a_name_is_said_in_one_line(cli, given, odd):
     assert code == 2 and is_one_line(err) and "fault of allforone" not in err, err
 
 
+@pytest.mark.parametrize(
+    "command", [["theory", "sufficient-clusters"], ["theory", "plan", "synthetic"], ["privacy", "digits"]]
+)
+def test_a_seed_beyond_all_bounds_is_refused(cli, command):
+    code, _, err = cli(*command, "--seed", 10**20)
+    assert code == 2 and "--seed" in err and "fault of allforone" not in err
+
+
+@pytest.mark.parametrize("option", ["--batch-size", "--rounds", "--points", "--samples"])
+def test_a_plan_of_endless_length_is_refused(cli, option):
+    code, _, err = cli("theory", "plan", "synthetic", option, 10**20)
+    assert code == 2 and option in err and "fault of allforone" not in err
+
+
 @pytest.mark.parametrize("option", ["--out", "--config"])
 def test_a_nul_in_a_path_is_refused(cli, option):
     code, _, err = cli("run", "synthetic", "--rounds", 1, option, "a\0b")
@@ -164,7 +178,7 @@ def test_a_folder_that_may_only_be_read_is_named(cli, place, closed, command):
 
 @pytest.mark.slow
 def test_a_run_on_a_disk_that_becomes_full_goes_on_when_there_is_place(small_disk, tmp_path):
-    given = ["run", slow_problem(tmp_path), "--rounds", 500, "--out"]
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 500, "--out"]
     code, err = Command(*given, small_disk / "run").ended()
     assert code == 2 and is_one_line(err) and "No space left on device" in err, err
     assert 0 < rounds_done(small_disk / "run") < 500

@@ -81,8 +81,12 @@ def test_train_scores_are_of_all_training_data_without_augmentation_and_are_kept
     model, client = result.models[1], result.problem.clients[1]
     inputs, targets = client.train.take(torch.arange(len(client.train)))
     assert found["accuracy"][1] == pytest.approx(float((model(inputs).argmax(1) == targets).double().mean()))
-    (tmp_path / "run" / "train.json").write_text('{"loss": [1], "accuracy": [1]}')
-    assert train_scores(tmp_path / "run") == {"loss": [1], "accuracy": [1]}
+    kept = tmp_path / "run" / "train.json"
+    kept.write_text('{"loss": [1, 2, 3], "accuracy": [1, 1, 1]}')
+    assert train_scores(tmp_path / "run") == {"loss": [1, 2, 3], "accuracy": [1, 1, 1]}
+    for damage in ("", "[", "[1]", "{}", '{"loss": [1], "accuracy": [1]}', '{"loss": 1}', "[" * 100_000):
+        kept.write_text(damage)
+        assert train_scores(tmp_path / "run") == found == train_scores(tmp_path / "run"), damage
 
 
 def test_deviations_stand_where_means_stood_and_the_paper_prints_none_for_losses():

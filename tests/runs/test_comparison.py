@@ -13,11 +13,12 @@ pytestmark = pytest.mark.slow
 OPTIONS = ["digits", "-p", "clients=4", "--rounds", "3", "--inner", "2", "--seeds", "1,2"]
 
 
-@pytest.fixture
-def comparison(cli, tmp_path):
-    code, printed, err = cli("compare", *OPTIONS, "--out", tmp_path / "out")
+@pytest.fixture(scope="module")
+def comparison(shared_cli, tmp_path_factory):
+    out = tmp_path_factory.mktemp("comparison") / "out"
+    code, printed, err = shared_cli("compare", *OPTIONS, "--out", out)
     assert code == 0, err
-    return tmp_path / "out", printed
+    return out, printed
 
 
 def test_a_comparison_gives_table_summary_figures_and_page(comparison):
@@ -51,9 +52,11 @@ def test_the_summary_is_what_the_runs_say(comparison):
 
 def test_processes_give_the_same_as_one_process(comparison, cli, tmp_path):
     out, _ = comparison
-    assert cli("compare", *OPTIONS, "--workers", 2, "--out", tmp_path / "parallel")[0] == 0
+    several = ("--algorithms", "all-for-one,local,ditto", "--workers", 2)
+    assert cli("compare", *OPTIONS, *several, "--out", tmp_path / "parallel")[0] == 0
     one, two = (json.loads((folder / "summary.json").read_text()) for folder in (out, tmp_path / "parallel"))
-    for name in one["algorithms"]:
+    assert len(two["algorithms"]) == 3
+    for name in two["algorithms"]:
         for key in ("test_loss", "test_accuracy", "gradient_samples_per_client"):
             assert one["algorithms"][name][key] == two["algorithms"][name][key]
 

@@ -1,6 +1,7 @@
 """Going on with a run is refused where its numbers would change, which is said, and nothing is touched."""
 
 import os
+import shutil
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -49,10 +50,17 @@ def assert_refused(out, said, **changes):
     assert contents(out) == before
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    torch.set_num_threads(1)
+    path = tmp_path_factory.mktemp("made") / "run"
+    afo.train(**settings(path))
+    return path
+
+
 @pytest.fixture
-def run(tmp_path):
-    afo.train(**settings(tmp_path / "run"))
-    return tmp_path / "run"
+def run(made, tmp_path):
+    return shutil.copytree(made, tmp_path / "run")
 
 
 def test_the_same_settings_made_anew_and_more_rounds_are_accepted(run):
@@ -217,8 +225,7 @@ def test_another_loss_is_refused_and_the_same_made_anew_is_not(tmp_path, what):
 def test_a_lambda_written_elsewhere_is_the_same_loss(tmp_path):
     afo.train(**settings(tmp_path / "run", loss=lambda output, target: F.mse_loss(output, target)))
     same = {"loss": lambda output, target: F.mse_loss(output, target), "rounds": 3}
-    result = afo.train(**settings(tmp_path / "run", **same), resume=True)
-    assert result.metrics["round"].max() == 3
+    assert afo.train(**settings(tmp_path / "run", **same), resume=True).metrics["round"].max() == 3
 
 
 @pytest.mark.parametrize(
@@ -274,8 +281,7 @@ def test_one_other_number_in_one_tensor_is_refused(run, part, place):
 
 def test_an_optimizer_that_is_the_same_however_given_is_accepted(run):
     given = {"lr": None, "optimizer": partial(torch.optim.SGD, lr=0.01), "rounds": 3}
-    result = afo.train(**settings(run, **given), resume=True)
-    assert result.metrics["round"].max() == 3
+    assert afo.train(**settings(run, **given), resume=True).metrics["round"].max() == 3
 
 
 def test_all_that_differs_is_named_at_once(run):
@@ -317,7 +323,6 @@ def written(path, text):
     ("said", "old", "new"),
     [
         ("loss", "2 * F.mse", "3 * F.mse"),
-        ("loss", "F.mse_loss(o", "F.l1_loss(o"),
         ("model", "nn.Linear(3, 1)", "nn.Linear(3, 1, bias=False)"),
         ("number of clients", "range(3)", "range(4)"),
         ("data of client 0", "manual_seed(0)", "manual_seed(1)"),

@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 
 from ..catalogue import ALGORITHMS, PAPER_ALGORITHMS, absolute, split_options
+from ..errors import InputError
 from ..stopping import stoppable
-from .options import SEEDS, SeedList, Settings, with_settings
+from .machines import FLARE
+from .options import SEEDS, SeedList, Settings, fleet_name, with_settings
 from .report import Weighted, show_comparison
 from .screen import complain
 
@@ -53,6 +55,11 @@ def compare(
     names = PAPER_ALGORITHMS if algorithms == "all" else named
     given = settings.as_config(names[0] if len(names) == 1 else None)
     given.pop("seed", None)
+    if fleet_name(given) == FLARE:
+        raise InputError(
+            "compare needs everybody's data at once, which in a federation are at the sites; there give "
+            "`allforone run` once for each algorithm"
+        )
     others = given.get("algorithm", {}).get("name") not in {split_options(name)[0] for name in names}
     if others and not settings.algorithm_option:  # the file's, which is not among those to compare
         given.pop("algorithm", None)

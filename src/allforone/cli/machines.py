@@ -118,10 +118,16 @@ def serve(
 
 def run_remotely(config: "RunConfig", out: Path) -> None:
     """`allforone run task.py:task --fleet flare:kit=…`: start it at the server of the federation, and follow it."""
+    from ..errors import InputError
     from ..machines.flare.own import load_task_of
     from ..machines.flare.submit import Remote
     from ..runs import Given, prepare
 
+    if given := config.problem.options:
+        raise InputError(
+            f"-p {', '.join(given)}: options of a problem deal data that one process has, and do not travel; in a "
+            "federation data are at the sites, and each party has its own copy of the task: leave them out"
+        )
     task = load_task_of(str(config.problem.name), config.seed)  # what cannot be loaded here would not be at the server
     filled = prepare(config, Given(problem=task)).config
     known = {key: getattr(filled, key) for key in ("rounds", "metrics", "title")}  # which `watch` shows

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..catalogue import ATTACKS, FLEETS, PROBLEMS, absolute, split_options
+from ..catalogue import ATTACKS, FLEETS, LARGEST_SEED, PROBLEMS, absolute, split_options
 
 
 def one_of(names: Iterable[str]) -> Callable[[str], list[str]]:
@@ -29,6 +29,7 @@ ProblemOptions = Annotated[
     list[str] | None,
     typer.Option("-p", "--problem-option", help="An option of the problem, as [bold]dimension=10[/]; may be repeated."),
 ]
+Seed = Annotated[int, typer.Option(min=-LARGEST_SEED, max=LARGEST_SEED, help="As of a run.")]
 SeedList = Annotated[str, typer.Option(help="Seeds such as 127,496,1729; a lone number up to 20 is how many.")]
 SEEDS = "127,496,1729"
 #: Options that are keys of a config file as they are.
@@ -182,6 +183,11 @@ def _choose(given: dict[str, Any], key: str, chosen: dict[str, Any], shown: str)
         before = {}
         given.pop(shown, None)
     given[key] = {**before, **chosen, "name": name}
+
+
+def fleet_name(given: dict[str, Any]) -> str | None:
+    """Of a config that is not checked yet."""
+    return _choice(given.get("fleet")).get("name")
 
 
 def _choice(value: Any) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..catalogue import DATA_SETS, FORMATS
-from ..errors import InputError
+from ..errors import InputError, short
+from ..opening import to_write
 from ..stopping import stoppable
 from . import theory
 from .options import SEEDS, SeedList
@@ -117,7 +118,7 @@ def _chosen(problems: str) -> list[str]:
     names = [name.strip() for name in problems.split(",") if name.strip()]
     unknown = [name for name in names if name not in DATA_SETS]
     if unknown or not names:
-        raise InputError(f"problems '{problems}': give any of {', '.join(DATA_SETS)}, separated by commas")
+        raise InputError(f"problems '{short(problems)}': give any of {', '.join(DATA_SETS)}, separated by commas")
     return names
 
 
@@ -150,7 +151,7 @@ def _save(name: str, table: "Table", place: Path) -> None:
     place.mkdir(parents=True, exist_ok=True)
     paths = {form: place / f"{name}.{suffix}" for form, suffix in SUFFIXES.items()}
     for form, path in paths.items():
-        path.write_text(FORMATS[form](table), encoding="utf-8")
+        to_write(path).write_text(FORMATS[form](table), encoding="utf-8")
     _tell(list(paths.values()))
 
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError
-from .options import ProblemName, ProblemOptions
+from ..catalogue import MOST_UPDATES
+from ..errors import InputError, short
+from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, show
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def privacy(
     problem: ProblemName,
     batch_size: Annotated[str, typer.Option(help="Samples of an answer: one or several numbers.")] = "1,8,32",
     client: Annotated[int | None, typer.Option(help="Whose answers; by default the first with finite data.")] = None,
-    answers: Annotated[int, typer.Option(help="How many are attacked of each batch size.")] = 4,
+    answers: Annotated[int, typer.Option(max=MOST_UPDATES, help="How many are attacked of each batch size.")] = 4,
     clip: Annotated[
         float | None, typer.Option(help="As DP-SGD would send it: shorten each sample's gradient to this norm.")
     ] = None,
@@ -28,10 +29,10 @@ def privacy(
     analytic: Annotated[
         bool, typer.Option("--analytic", help="Read off the first layer or refuse; no search.")
     ] = False,
-    steps: Annotated[int, typer.Option(help="Of the search, for each answer.")] = 300,
+    steps: Annotated[int, typer.Option(max=MOST_UPDATES, help="Of the search, for each answer.")] = 300,
     seconds: Annotated[float, typer.Option(help="Of the search, in all.")] = 60.0,
     problem_option: ProblemOptions = None,
-    seed: Annotated[int, typer.Option(help="As of a run.")] = 127,
+    seed: Seed = 127,
 ) -> None:
     """What a site's answers tell of its samples: gradients at the initial model are turned back into samples.
 
@@ -108,5 +109,5 @@ def whole_numbers(text: str) -> list[int]:
     except ValueError:
         found = []
     if not found or min(found) < 1:
-        raise InputError(f"batch size '{text}': give whole numbers from 1, separated by commas, such as 1,8,32")
+        raise InputError(f"batch size '{short(text)}': give whole numbers from 1, separated by commas, such as 1,8,32")
     return found

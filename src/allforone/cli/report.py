@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..catalogue import FORMATS
-from ..errors import InputError, suggest
+from ..errors import InputError, short, suggest
+from ..opening import to_write
 from .screen import say, show
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def report(
     from ..runs import read_comparison
 
     if table not in (None, *FORMATS):
-        raise InputError(f"unknown table format '{table}'; {suggest(str(table), FORMATS)}")
+        raise InputError(f"unknown table format '{short(str(table))}'; {suggest(str(table), FORMATS)}")
     comparison = read_comparison(folder)
     if table is None:
         show_comparison(comparison, folder, weighted)
@@ -99,7 +100,7 @@ def show_comparison(comparison: "Comparison", path: Path, weighted: bool) -> Non
     from ..runs import summarise
 
     summary = json.dumps(summarise(comparison, weighted), indent=2) + "\n"
-    (path / "summary.json").write_text(summary, encoding="utf-8")
+    to_write(path / "summary.json").write_text(summary, encoding="utf-8")
     figures = draw_figures(comparison, path)
     page = write_report(comparison, path / "report.html")
     show(comparison_table(comparison, weighted))

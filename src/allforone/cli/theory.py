@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError
-from .options import ProblemName, ProblemOptions
+from ..catalogue import MOST_ROUNDS, MOST_UPDATES
+from ..errors import InputError, short
+from .options import ProblemName, ProblemOptions, Seed
 from .screen import say, screen, show
 
 if TYPE_CHECKING:
@@ -27,9 +28,9 @@ def criterion_of(text: str) -> "Criterion":
         if name == "binary":
             return binary(float(threshold or 0.1))
     except ValueError as error:
-        raise InputError(f"criterion '{text}': λ must be a number in (0, 1], as in binary:0.2") from error
+        raise InputError(f"criterion '{short(text)}': λ must be a number in (0, 1], as in binary:0.2") from error
     if text != "continuous":
-        raise InputError(f"unknown criterion '{text}': give continuous, binary or binary:0.2")
+        raise InputError(f"unknown criterion '{short(text)}': give continuous, binary or binary:0.2")
     return continuous()
 
 
@@ -39,7 +40,7 @@ def numbers(text: str, what: str) -> list[float]:
     except ValueError:
         found = []
     if not found or not all(0 < number < math.inf for number in found):
-        raise InputError(f"{what} '{text}': give numbers above 0, separated by commas, such as 1,0.1")
+        raise InputError(f"{what} '{short(text)}': give numbers above 0, separated by commas, such as 1,0.1")
     return found
 
 
@@ -49,7 +50,7 @@ def sufficient_clusters(
     criterion: CriterionName = "binary",
     clients: Annotated[int, typer.Option(min=2, help="N")] = 20,
     dimension: Annotated[int, typer.Option(min=1, help="d")] = 2,
-    seed: Annotated[int, typer.Option(help="Decides the optima.")] = 127,
+    seed: Seed = 127,
     out: Annotated[Path, typer.Option(help="The figure, written as .png and .pdf.")] = Path("out/sufficient-clusters"),
 ) -> None:
     """Figure 1: the size of client 1's sufficient cluster by precision ε, corrected and as printed in the paper.
@@ -119,11 +120,19 @@ def plan(
     epsilon: Annotated[str, typer.Option(help="Excess losses to reach, as 1,0.1.")] = "1,0.1",
     criterion: CriterionName = "continuous",
     problem_option: ProblemOptions = None,
-    seed: Annotated[int, typer.Option(help="As of a run.")] = 127,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per client and update.")] = None,
-    rounds: Annotated[int | None, typer.Option(min=1, help="For estimates: how long each client trains alone.")] = None,
-    points: Annotated[int, typer.Option(min=3, help="For estimates: points on each client's path.")] = 24,
-    samples: Annotated[int, typer.Option(min=2, help="For estimates: samples that stand for a client's data.")] = 512,
+    seed: Seed = 127,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, max=MOST_UPDATES, help="Samples per client and update.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, max=MOST_ROUNDS, help="For estimates: how long each client trains alone.")
+    ] = None,
+    points: Annotated[
+        int, typer.Option(min=3, max=MOST_UPDATES, help="For estimates: points on each client's path.")
+    ] = 24,
+    samples: Annotated[
+        int, typer.Option(min=2, max=MOST_UPDATES, help="For estimates: samples that stand for a client's data.")
+    ] = 512,
 ) -> None:
     """With whom each client can collaborate, down to which precision, and how many samples that saves it.
 

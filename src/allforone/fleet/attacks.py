@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..errors import InputError, suggest
+from ..errors import InputError, short, suggest
 from ..problems.data import generator
 
 
@@ -57,6 +57,10 @@ ATTACKS: dict[str, Callable[[Seen], Tensor]] = {
 }
 
 
+#: Of the number of liars; Python reads no number of thousands of them.
+MOST_DIGITS = 9
+
+
 class Attack(NamedTuple):
     kind: str
     liars: int
@@ -66,9 +70,9 @@ class Attack(NamedTuple):
         """'flip:4' are four liars that send the opposite."""
         kind, _, count = text.partition(":")
         if kind not in ATTACKS:
-            raise InputError(f"attack '{kind}': {suggest(kind, ATTACKS)}")
-        if not count.isdecimal() or int(count) < 1:
-            raise InputError(f"attack '{text}': say how many clients lie, as {kind}:4")
+            raise InputError(f"attack '{short(kind)}': {suggest(kind, ATTACKS)}")
+        if not count.isdecimal() or len(count) > MOST_DIGITS or int(count) < 1:
+            raise InputError(f"attack '{short(text)}': say how many clients lie, as {kind}:4")
         return cls(kind, int(count))
 
     def choose(self, clients: int, seed: int) -> list[int]:

@@ -10,6 +10,8 @@ from ..problems.tree import Tree, mapped
 CPU = torch.device("cpu")
 #: What can be asked for, the fastest first.
 KINDS = ("cuda", "mps", "cpu")
+#: Of a device's number; Python reads no number of thousands of them.
+MOST_DIGITS = 10
 
 
 def find_device(name: str) -> torch.device:
@@ -18,7 +20,7 @@ def find_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device(next(iter(there)))
     kind, _, number = name.partition(":")
-    if kind not in KINDS or (number and not number.isdecimal()):
+    if kind not in KINDS or (number and not (number.isascii() and number.isdecimal() and len(number) < MOST_DIGITS)):
         raise InputError(f"device is {short(repr(name))}: give cuda, cuda:1, mps, cpu or auto")
     if int(number or 0) >= there.get(kind, 0):
         found = ", ".join(f"{count} of {kind}" if count > 1 else kind for kind, count in there.items())

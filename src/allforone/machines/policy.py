@@ -14,6 +14,7 @@ from ..errors import AllForOneError, InputError, short, suggest
 from ..fleet import Privacy
 from ..fleet.privacy import as_number
 from ..fleet.spending import UNPROTECTED, Spending
+from ..opening import to_read
 from ..problems import Client
 from .wire import Message
 
@@ -208,7 +209,7 @@ def _write(file: Path, fingerprint: str, counts: Tensor) -> None:
 def _read(file: Path, fingerprint: str, like: Tensor) -> Tensor:
     """What was spent of these data. What cannot be read is no reason to begin anew."""
     try:
-        with safetensors.safe_open(file, framework="pt") as opened:
+        with to_read(file), safetensors.safe_open(file, framework="pt") as opened:
             data, counts = (opened.metadata() or {}).get("data"), opened.get_tensor("answered")
     except (OSError, SafetensorError) as error:
         raise InputError(

@@ -3,6 +3,7 @@
 import copy
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from ..catalogue import folder_name
 from ..fleet import FLEETS
+from ..opening import content_of
 from ..problems import Client, Problem
 from ..problems.data import Finite
 from ..runs import Comparison, Folder, load_problem, parse, read_run
@@ -72,15 +74,17 @@ def _test_scores(path: Path) -> Values:
 def train_scores(path: Path) -> Values:
     """Each client's own final model on all of its training data: computed once, then kept in the folder."""
     kept = path / "train.json"
-    if not kept.exists():
-        folder = Folder.open(path)
-        config = parse(folder.config, str(path / "config.yaml"))
-        problem = judged_on_training_data(load_problem(config.problem, config.seed))
-        fleet = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size)
-        found = fleet.evaluate(folder.models(), fleet.begin(0, range(0)))
-        values = {"loss": found.loss, **found.metrics}
-        write_text(kept, json.dumps({name: finite(tensor) for name, tensor in values.items()}))
-    scored: Values = json.loads(kept.read_bytes())
+    with suppress(OSError, ValueError, RecursionError, AttributeError, TypeError):  # missing or damaged: made anew
+        scored: Values = json.loads(content_of(kept))
+        if {len(values) for values in scored.values()} == {len(Folder(path).clients)}:
+            return scored
+    folder = Folder.open(path)
+    config = parse(folder.config, str(path / "config.yaml"))
+    problem = judged_on_training_data(load_problem(config.problem, config.seed))
+    fleet = FLEETS["stacked"](problem, seed=config.seed, batch_size=config.batch_size)
+    found = fleet.evaluate(folder.models(), fleet.begin(0, range(0)))
+    scored = {name: finite(tensor) for name, tensor in {"loss": found.loss, **found.metrics}.items()}
+    write_text(kept, json.dumps(scored))
     return scored
 
 

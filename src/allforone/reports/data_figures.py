@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from ..errors import InputError, blaming
+from ..opening import to_write
 from ..problems import Problem
 from ..problems.data import Finite
 from .figures import RC
@@ -43,5 +44,5 @@ def draw_clients(problem: Problem, out: Path) -> Path:
             figure.colorbar(shown, label="training samples")
         out.parent.mkdir(parents=True, exist_ok=True)
         with blaming(f"{out}: cannot be drawn", "Give a path that ends in .png, .pdf or .svg"):
-            figure.savefig(out)
+            figure.savefig(to_write(out))
     return out

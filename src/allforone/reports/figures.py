@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..opening import to_write
 from ..runs import Comparison, FinishedRun
 from ..runs.tables import CROWD, Snapshot
 from . import style
@@ -114,5 +115,5 @@ def _between_clusters(shots: list[Snapshot], clusters: list[int] | None) -> list
 def _save(figure: Any, path: Path) -> list[Path]:
     paths = [path.with_suffix(".png"), path.with_suffix(".pdf")]
     for file in paths:
-        figure.savefig(file)
+        figure.savefig(to_write(file))
     return paths

@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ..opening import to_write
 from ..runs import Comparison
 from .page_data import page_data
 
@@ -28,7 +29,7 @@ SCRIPTS = (
 
 def write_report(comparison: Comparison, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(page_json(comparison)), encoding="utf-8")
+    to_write(path).write_text(page(page_json(comparison)), encoding="utf-8")
     return path
 
 

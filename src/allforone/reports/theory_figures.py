@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..errors import InputError
+from ..opening import to_write
 from ..theory import Trajectory
 from .figures import RC
 
@@ -18,10 +20,12 @@ COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#009E73")  # the paper's blue, oran
 def save(figure: "Figure", out: Path) -> list[Path]:
     """As PNG and PDF; `out` may end in either, or in neither."""
     stem = out.with_suffix("") if out.suffix in (".png", ".pdf") else out
+    if not stem.name:
+        raise InputError(f"'{out}' is a folder: give the figure a name in it, such as {out / 'figure.png'}")
     stem.parent.mkdir(parents=True, exist_ok=True)
     paths = [stem.with_name(stem.name + suffix) for suffix in (".png", ".pdf")]
     for path in paths:
-        figure.savefig(path)
+        figure.savefig(to_write(path))
     return paths
 
 

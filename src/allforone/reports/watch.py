@@ -2,15 +2,17 @@
 
 import json
 import time
+from contextlib import suppress
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
 from pathlib import Path
-from threading import BoundedSemaphore, Lock
+from socket import SHUT_RDWR, socket
+from threading import BoundedSemaphore, Lock, Timer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from ..errors import InputError, explained
+from ..errors import InputError, explained, short
 from ..runs import Folder, last_round, read_comparison, read_run
 from ..runs.folder import WEIGHTS
 from .page import page, page_json
@@ -21,6 +23,8 @@ SECONDS = 2
 PATIENCE = 3
 #: Seconds after which a connection on which nothing moves is closed.
 PATIENT = 10
+#: Seconds after which any is, also one that is kept alive by a byte now and then.
+LONGEST = 60
 #: At once; a browser needs one or two.
 CONNECTIONS = 32
 WAITING = (
@@ -69,7 +73,7 @@ class Watched:
         finished, single = sum(run.finished for run in runs), runs[0].path == self.path
         done = finished == len(runs) and (single or (self.path / "summary.json").exists())
         if single:
-            said = f"round {last_round(read_run(self.path))} of {runs[0].config['rounds']}"
+            said = f"round {last_round(read_run(self.path))} of {runs[0].config.get('rounds', '?')}"
         else:
             said = f"{len(runs)} runs began, {finished} of them finished"
         return {"version": version, "done": done, "said": said, "seconds": max(SECONDS, PATIENCE * self.taken)}
@@ -91,17 +95,28 @@ class Server(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        ending = Timer(LONGEST, _hang_up, [request])
+        ending.daemon = True
+        ending.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            ending.cancel()
             self.free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Whoever asks and leaves before the answer is no news."""
 
 
+def _hang_up(connection: socket) -> None:
+    with suppress(OSError):  # it may be over
+        connection.shutdown(SHUT_RDWR)
+
+
 def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPServer:
     """Ready to serve; port 0 is any that is free."""
+    if not host:  # which to the system is every address of this machine
+        raise InputError("the host is empty: give 127.0.0.1, or 0.0.0.0 if everybody who can reach it may look")
     watched, local = Watched(path), _is_loopback(host)
 
     class Handler(BaseHTTPRequestHandler):
@@ -148,8 +163,8 @@ def server(path: Path, host: str = "127.0.0.1", port: int = 0) -> ThreadingHTTPS
 
     try:
         made = Server((host, port), Handler)
-    except (OSError, OverflowError, UnicodeError) as error:
-        raise InputError(f"cannot serve at {host}:{port} ({error}); choose another --port or --host") from error
+    except (OSError, OverflowError, UnicodeError, TypeError) as error:  # the last of a name that is none
+        raise InputError(f"cannot serve at {short(host)}:{port} ({error}); choose another --port or --host") from error
     return made
 
 

@@ -18,6 +18,7 @@ from ..algorithms import State
 from ..errors import InputError
 from ..fleet import Ledger, Models, Optimizer
 from ..fleet.devices import CPU
+from ..opening import to_read
 from .durable import Mark, replacing
 
 #: All texts of a file stand under one key: several would stand in any order, and the same run would have other bytes.
@@ -93,7 +94,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """The tensors of a file, each as it was written."""
     with _made_by_us(path):
         checks = json.loads(_texts(path)["tensors"])
-        with safe_open(path, framework="pt") as file:
+        with to_read(path), safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         for name in {*checks, *tensors}:
             if name not in tensors or checks.get(name) != _check(tensors[name]):
@@ -102,7 +103,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _texts(path: Path) -> dict[str, str]:
-    with safe_open(path, framework="pt") as file:
+    with to_read(path), safe_open(path, framework="pt") as file:
         texts: dict[str, str] = json.loads((file.metadata() or {})[KEY])
     if "check" not in texts:
         raise KeyError("check")

@@ -37,12 +37,12 @@ def parse_seeds(text: str) -> list[int]:
     try:
         found = [int(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise InputError(f"seeds '{text}': expected whole numbers such as 127,496,1729, or how many: 3") from None
+        raise InputError(f"seeds '{short(text)}': expected whole numbers as 127,496,1729, or how many: 3") from None
     if len(found) == 1 and "," not in text and 1 <= found[0] <= 20:
         more = torch.randint(2000, 10**6, (20,), generator=torch.Generator().manual_seed(0)).tolist()
         return [*PAPER_SEEDS, *more][: found[0]]
     if not found or len(set(found)) != len(found):
-        raise InputError(f"seeds '{text}': give different whole numbers, such as 127,496,1729")
+        raise InputError(f"seeds '{short(text)}': give different whole numbers, such as 127,496,1729")
     return found
 
 
@@ -56,7 +56,7 @@ def plan(
     With `skip_impossible`, the oracle is left out where the true clusters are not known.
     """
     if len({label(spoken) for spoken in algorithms}) != len(algorithms) or not algorithms:
-        raise InputError(f"algorithms '{','.join(algorithms)}': give at least one, each once")
+        raise InputError(f"algorithms '{short(','.join(algorithms))}': give at least one, each once")
     given = base.get("algorithm") or {}
     common = {k: v for k, v in given.items() if k != "name"} if isinstance(given, dict) else {}
     if common and len(algorithms) > 1:
@@ -119,7 +119,7 @@ def compare(
         cores = workers or os.cpu_count() or 1
         spent, rest = time.monotonic() - begin, left[1:]
         if rest and cores > 1 and (workers or spent * len(rest) > WORTH_PROCESSES):
-            run_in_processes(partial(_run_job, jobs), rest, cores, watch, note)
+            run_in_processes(partial(_run_job, jobs), rest, min(cores, len(rest)), watch, note)
         else:
             for number in rest:
                 note(number, _run(jobs[number], number, watch))

@@ -8,7 +8,7 @@ from typing import Any, get_type_hints
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
 
-from ..catalogue import label
+from ..catalogue import LARGEST_SEED, MOST_ROUNDS, MOST_UPDATES, label
 from ..errors import InputError, short, suggest
 from ..fleet import Privacy
 from ..problems import Precision
@@ -22,10 +22,6 @@ PYTHON = "python"
 
 #: The share of every client's training data that is held out where a guard watches.
 HELD_OUT = 0.2
-#: Rounds of a run, at most: a line for each client and round is kept.
-MOST_ROUNDS = 10**7
-#: Updates of a round and samples of a batch, at most: a crash costs a round, and a batch is held in memory.
-MOST_UPDATES = 10**6
 #: Mistakes in a config that one line names; more are counted.
 MOST_NAMED = 5
 
@@ -57,7 +53,7 @@ class RunConfig(BaseModel):
     precision: Precision | None = None  #: of passes in training: float32 or bf16
     device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     privacy: dict[str, Any] | None = None  #: clip, noise and delta of all that clients answer
-    seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
+    seed: int = Field(PAPER_SEEDS[0], ge=-LARGEST_SEED, le=LARGEST_SEED)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
     attack: str | None = None  #: 'flip:4': four clients send the opposite of their gradient

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from safetensors import SafetensorError
 
 from ..errors import InputError
+from ..opening import to_read
 
 #: Bytes that are read at once.
 BLOCK = 2**20
@@ -20,6 +21,7 @@ def replacing(path: Path, keep: Path | None = None) -> Iterator[Path]:
     """A place to write to, which takes the name `path` once it is whole and on the disk; what had it becomes `keep`."""
     unfinished = path.with_name(path.name + ".unfinished")
     with writing(path):
+        unfinished.unlink(missing_ok=True)  # whatever a crash, or somebody else, has left there
         try:
             yield unfinished
             with unfinished.open("rb") as file:
@@ -81,7 +83,7 @@ class Mark(NamedTuple):
         left, check = self.size, 0
         if self.size:
             try:
-                with path.open("rb") as file:
+                with to_read(path) as file:
                     while left and (block := file.read(min(left, BLOCK))):
                         left, check = left - len(block), zlib.crc32(block, check)
             except OSError as error:

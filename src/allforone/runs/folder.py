@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ..errors import InputError
 from ..fleet import Member, Models, Roster
+from ..opening import content_of
 from . import checkpoint, plain_yaml
 from .checkpoint import Label
 from .history import CONTACTS, History, contact_frame, schema
@@ -60,7 +61,7 @@ class Folder:
         path = self.path / "clients.json"
         try:
             found = TypeAdapter(list[Member]).validate_python(
-                [Member(**client) for client in json.loads(path.read_bytes())]
+                [Member(**client) for client in json.loads(content_of(path))]
             )
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = "not a list of clients" if isinstance(error, ValidationError | TypeError) else error
@@ -116,9 +117,8 @@ class Folder:
         """What machines took, round by round; no rows where all clients were in one process."""
         path = self.path / SITES
         try:
-            written = path.read_bytes() if path.exists() else b""
-            whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
-            return polars.read_csv(whole, schema=CONTACTS) if whole else contact_frame(0, [])
+            lines = _whole_lines(path) if path.exists() else b""
+            return polars.read_csv(lines, schema=CONTACTS) if lines else contact_frame(0, [])
         except (OSError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{path}: damaged ({error})") from error
 
@@ -128,9 +128,8 @@ class Folder:
     def metrics(self) -> polars.DataFrame:
         path = self.path / METRICS
         try:
-            written = path.read_bytes()
-            whole = written[: written.rfind(b"\n") + 1]  # the last line may be in the middle of being written
-            found = polars.read_csv(whole, schema=schema(whole.split(b"\n", 1)[0].decode().split(",")))
+            lines = _whole_lines(path)
+            found = polars.read_csv(lines, schema=schema(lines.split(b"\n", 1)[0].decode().split(",")))
             double = found.filter(found.select("round", "client").is_duplicated())
         except (OSError, UnicodeDecodeError, polars.exceptions.PolarsError) as error:
             raise InputError(f"{path}: missing or damaged ({error})") from error
@@ -150,6 +149,12 @@ class Folder:
                 "anew"
             )
         return TablesFile(self.path / WEIGHTS)
+
+
+def _whole_lines(path: Path) -> bytes:
+    """The last line may be in the middle of being written."""
+    written = content_of(path)
+    return written[: written.rfind(b"\n") + 1]
 
 
 class Recorded(History):
@@ -183,7 +188,7 @@ def other_clients(before: Sequence[Member], now: Sequence[Member]) -> list[str]:
 def check_of(path: Path) -> int | None:
     """The CRC-32 of a small file."""
     try:
-        return zlib.crc32(path.read_bytes())
+        return zlib.crc32(content_of(path))
     except OSError:
         return None
 
@@ -227,6 +232,6 @@ def is_unborn(path: Path) -> bool:
 def _is_ours(path: Path) -> bool:
     """Whether its config.yaml, the first file of a run, is a resolved one: the user's own is never overwritten."""
     try:
-        return b"\nidentity:" in (path / "config.yaml").read_bytes()
+        return b"\nidentity:" in content_of(path / "config.yaml")
     except OSError:
         return False

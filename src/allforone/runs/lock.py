@@ -10,6 +10,7 @@ from datetime import datetime
 from pathlib import Path
 
 from ..errors import InputError, notice
+from ..opening import content_of
 
 try:
     import fcntl
@@ -34,6 +35,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         _take(folder, path)
         with suppress(OSError):  # the lock is what counts
+            (path / HOLDER).unlink(missing_ok=True)
             (path / HOLDER).write_text(json.dumps(_ourselves()), encoding="utf-8")
         try:
             yield
@@ -63,7 +65,7 @@ def _ourselves() -> dict[str, object]:
 
 def _holder(path: Path) -> str:
     try:
-        who = json.loads((path / HOLDER).read_text(encoding="utf-8"))
+        who = json.loads(content_of(path / HOLDER))
         return f"process {who['pid']} on {who['host']} since {who['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"

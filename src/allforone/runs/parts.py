@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import torch
 
 from ..algorithms import ALGORITHMS, Algorithm
-from ..errors import InputError, blaming, suggest
+from ..errors import InputError, blaming, short, suggest
 from ..files import load_file
 from ..fleet import Optimizer
 from ..problems import PROBLEMS, Client, Problem, Task
@@ -80,7 +80,7 @@ def _from_file(path: Path, attribute: str, what: str) -> Any:
 
 def known(table: Mapping[str, Any], name: str | None, what: str, or_else: str = "") -> Any:
     if name not in table:
-        raise InputError(f"unknown {what} '{name}'; {suggest(name or '', table)}{or_else}")
+        raise InputError(f"unknown {what} '{short(name or '')}'; {suggest(name or '', table)}{or_else}")
     return table[str(name)]
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..opening import to_read
 from .durable import Appended, Mark
 from .tables import TABLES, Snapshot, Tables
 
@@ -71,7 +72,7 @@ class TablesFile(Tables):
         self._known: tuple[Frame, Content] | None = None  # the pairs that were last read or written
         if path.exists():
             try:
-                with path.open("rb") as file:
+                with to_read(path) as file:
                     self._scan(file, path.stat().st_size)
             except OSError as error:
                 raise InputError(f"{path}: cannot be read ({error.strerror})") from error

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from ...errors import InputError, blaming, short
+from ...opening import content_of
 from ...runs.config import explain
 from ...runs.plain_yaml import read as read_yaml
 from . import policies
@@ -60,7 +61,7 @@ class Kit(BaseModel):
     def open(cls, path: Path, role: Role) -> "Kit":
         """The kit in a folder, which must be that of the role that the command plays."""
         try:
-            kit = cls(path=path.resolve(), **json.loads((path / KIT).read_text()))
+            kit = cls(path=path.resolve(), **json.loads(content_of(path / KIT)))
         except (FileNotFoundError, NotADirectoryError):
             raise InputError(f"{path}: no kit there (no {KIT}); give a folder of `allforone provision`") from None
         except (ValueError, TypeError, RecursionError) as error:
