@@ -83,6 +83,23 @@ def _mean(rows: Tensor, weights: Tensor) -> Tensor:
     return torch.einsum("n,n...->...", weights.to(rows.device, rows.dtype), rows)
 
 
+def combined(models: Models, weights: Tensor) -> Models:
+    """Row i: Σ_k w_ik θ_k, weights [N, N]; a model that nobody gives a weight is not read. Of counters and masks, row
+    i's own."""
+    read = (weights != 0).any(0)
+    nothing = torch.zeros((), dtype=torch.float64)
+    return {
+        name: _combined(where_rows(read, double(tensor), nothing), weights).to(tensor.device, tensor.dtype)
+        if tensor.is_floating_point()
+        else tensor
+        for name, tensor in models.items()
+    }
+
+
+def _combined(rows: Tensor, weights: Tensor) -> Tensor:
+    return torch.einsum("ik,k...->i...", weights.to(rows.device, rows.dtype), rows)
+
+
 def shared(models: Models) -> Models:
     """One model to start from, as a stack of one: that which all of them are, else their mean."""
     if all(bool((tensor == tensor[:1]).all()) for tensor in models.values()):
