@@ -81,7 +81,7 @@ class CFL(Algorithm):
         """The clusters, of `count` and of those that are cut off them, and the longest way of a mean so far."""
         after, members = cluster.clone(), [((cluster == k) & (sizes > 0)).nonzero().flatten() for k in range(count)]
         still = [(sizes[who] / sizes[who].sum() @ ways[who]).norm() for who in members]
-        greatest = torch.stack([greatest, *still]).nan_to_num(0).max()
+        greatest = torch.stack([greatest, *still]).max()
         for who, length in zip(members, still, strict=True):
             if len(who) > 1 and length < self.small * greatest and ways[who].norm(dim=1).max() > self.large * greatest:
                 alike = cosine(ways[who])

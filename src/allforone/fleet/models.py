@@ -84,20 +84,26 @@ def _mean(rows: Tensor, weights: Tensor) -> Tensor:
 
 
 def combined(models: Models, weights: Tensor) -> Models:
-    """Row i: Σ_k w_ik θ_k, weights [N, N]; a model that nobody gives a weight is not read. Of counters and masks, row
-    i's own."""
+    """Row i: Σ_k w_ik θ_k; weights [N, N], whose rows sum to one. A model that nobody gives a weight is not read.
+
+    Counters stay each row's own, and what is the same in all stays as it is: frozen parameters do not drift, and a mask
+    may hold infinities.
+    """
     read = (weights != 0).any(0)
-    nothing = torch.zeros((), dtype=torch.float64)
     return {
-        name: _combined(where_rows(read, double(tensor), nothing), weights).to(tensor.device, tensor.dtype)
-        if tensor.is_floating_point()
-        else tensor
+        name: _combined(tensor, weights, read) if tensor.is_floating_point() and _differ(tensor[read]) else tensor
         for name, tensor in models.items()
     }
 
 
-def _combined(rows: Tensor, weights: Tensor) -> Tensor:
-    return torch.einsum("ik,k...->i...", weights.to(rows.device, rows.dtype), rows)
+def _differ(rows: Tensor) -> bool:
+    return bool((rows != rows[:1]).any())
+
+
+def _combined(tensor: Tensor, weights: Tensor, read: Tensor) -> Tensor:
+    rows = where_rows(read, double(tensor), torch.zeros((), dtype=torch.float64))
+    sums = torch.einsum("ik,k...->i...", weights.to(rows.device, rows.dtype), rows)
+    return sums.to(tensor.device, tensor.dtype)
 
 
 def shared(models: Models) -> Models:
