@@ -28,7 +28,7 @@ ALGORITHMS = {
     "fedfomo": afo.FedFomo(),
     "fedala": afo.FedALA(),
     "pfedgraph": afo.PFedGraph(),
-    "cfl": afo.CFL(small=1.1, large=0.0),
+    "cfl": afo.CFL(small=1.1, gap=0.0),
     "pfedme": afo.PFedMe(),
 }
 

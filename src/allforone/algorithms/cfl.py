@@ -36,16 +36,17 @@ class CFL(Algorithm):
     Args:
         small: ε₁, and
         large: ε₂, in shares of the longest way that a mean has made in a round. Its authors' code has lengths, 0.4 and
-            1.6, which are of one model and step size; their ratio is kept.
-        gap: γ; at 0, as in that code, any cut will do.
+            1.6, which are of one model and step size; ours are a choice.
+        gap: γ, in its paper a bound on noise, which is not known. Above √½ even the most similar of two sides must
+            point away from each other: noise alone does not. At 0, as in that code, any cut will do.
     """
 
     name = "cfl"
     label = "CFL"
 
-    small: float = 0.1
+    small: float = 0.2
     large: float = 0.4
-    gap: float = 0.0
+    gap: float = 0.7
 
     def __post_init__(self) -> None:
         if self.small < 0 or self.large < 0 or not 0 <= self.gap <= 1:

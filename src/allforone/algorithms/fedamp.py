@@ -71,4 +71,4 @@ class FedAMP(Algorithm):
             squared = torch.cdist(theta, theta, compute_mode="donot_use_mm_for_euclid_dist").square().cpu()
             xi = torch.where(others, self.rate / self.width * (-squared / self.width).exp(), 0)
             xi = xi / xi.sum(1, keepdim=True).clamp(min=1)
-        return xi + torch.diag(torch.where(present, 1 - xi.sum(1), 0))
+        return xi + torch.diag(torch.where(present, 1 - xi.sum(1), 0).clamp(min=0))

@@ -10,6 +10,7 @@ from typing import TypedDict
 import torch
 from torch import Tensor
 
+from ..errors import InputError
 from ..fleet import Fleet, Models, Optimizer, Round, combined, pick
 from .base import Algorithm, Info, State, identity
 from .looking import points
@@ -25,14 +26,20 @@ class FedFomo(Algorithm):
 
     Args:
         held: L_i is the loss on data held out, as in its paper, which the run must hold out (`problems.hold_out`); else
-            on the batches of the round, before they are trained on. Those of finite data have been seen in earlier
-            epochs, so that one's own model looks better than it is.
+            on the first batches of the round, before they are trained on. Those of finite data have been seen in
+            earlier epochs, so that one's own model looks better than it is.
+        batches: how many these are, at most; each passes through 2N models at each client.
     """
 
     name = "fedfomo"
     label = "FedFomo"
 
     held: bool = False
+    batches: int = 5
+
+    def __post_init__(self) -> None:
+        if self.batches < 1:
+            raise InputError(f"batches is {self.batches}: must be at least 1")
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         return State(models, optimizer, Own(before=models))
@@ -42,7 +49,8 @@ class FedFomo(Algorithm):
         if self.held:
             was, now = fleet.new_losses(own["before"], round).losses.nanmean(1), held_losses(state.models, fleet, round)
         else:
-            was, now = (batch_losses(models, fleet, round) for models in (own["before"], state.models))
+            first = round._replace(steps=round.steps[: self.batches])
+            was, now = (batch_losses(models, fleet, first) for models in (own["before"], state.models))
             was = was.diagonal()
         far = torch.cdist(points(own["before"], fleet, round), points(state.models, fleet, round)).cpu()
         weights = useful(was[:, None] - now, far, round.present)

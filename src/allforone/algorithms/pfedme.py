@@ -11,8 +11,8 @@ from ..fleet import Fleet, Models, Optimizer, Round, mean, plus, repeat, shared,
 from .base import Algorithm, Info, State, identity
 from .fedavg import Common, share, up_and_down
 
-#: λ in its authors' code, and λ times the step size there: beyond 2 the steps of θ_i would overshoot more and more.
-PENALTY, STEP = 15.0, 1.35
+#: λ and η_w in its authors' code. Their product is the share of the way to θ_i that w_i goes at an update.
+PENALTY, RATE = 15.0, 0.005
 
 
 @dataclass(frozen=True)
@@ -22,8 +22,9 @@ class PFedMe(Algorithm):
 
     Args:
         steps: K. Each costs a gradient.
-        penalty: λ; by default 15 as in its authors' code, but no more than 1.35 over the step size, their product.
-        rate: η_w.
+        penalty: λ; by default 15 up to a step size of 0.005, as in its authors' code, and less beyond it, so that their
+            product stays: w_i follows gradients with η_w, and leaps over θ_i where η_w λ is above 1.
+        rate: η_w; by default the step size of the run. Its authors have θ_i take 18 times larger steps.
         blend: β.
     """
 
@@ -32,11 +33,11 @@ class PFedMe(Algorithm):
 
     steps: int = 5
     penalty: float | None = None
-    rate: float = 0.005
+    rate: float | None = None
     blend: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.rate < 0 or (self.penalty or 0) < 0:
+        if self.steps < 1 or (self.rate or 0) < 0 or (self.penalty or 0) < 0:
             raise InputError(
                 f"steps K {self.steps} must be at least 1, penalty λ {self.penalty} and rate η {self.rate} not negative"
             )
@@ -51,12 +52,13 @@ class PFedMe(Algorithm):
         w = {name: before["model"][name] for name in fleet.trained}
         local = repeat(w, len(fleet.roster))
         theta = state.optimizer.start(state.models, fleet.trained)
-        penalty = STEP / max(STEP / PENALTY, theta.lr) if self.penalty is None else self.penalty
+        rate = theta.lr if self.rate is None else self.rate
+        penalty = PENALTY * RATE / max(RATE, rate) if self.penalty is None else self.penalty
         for step in round.steps:
             for _ in range(self.steps):
                 gradients = fleet.gradients(theta.models, identity(fleet), round, step, fleet.roster.numbers)
                 theta.apply(plus(gradients, {name: penalty * (theta.models[name] - local[name]) for name in w}))
-            local = {name: t - self.rate * penalty * (t - theta.models[name]) for name, t in local.items()}
+            local = {name: t - rate * penalty * (t - theta.models[name]) for name, t in local.items()}
         models, optimizer = theta.finish()
         heard = {name: where_rows(round.present, tensor, w[name]) for name, tensor in local.items()}
         moved = mean(heard, share(fleet, round))
