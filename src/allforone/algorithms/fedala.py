@@ -57,6 +57,7 @@ class FedALA(Algorithm):
         theta = {name: where_rows(round.present, tensor, w[name]) for name, tensor in state.models.items()}
         own = self.learn(state.own or untold(theta, last(fleet.trained, self.layers)), theta, w, fleet, round)
         start = taken(theta, w, own["weights"], fleet.trained)
+        start = {name: where_rows(round.present, tensor, theta[name]) for name, tensor in start.items()}
         models, optimizer = fleet.descend(start, identity(fleet), state.optimizer, round)
         shares = share(fleet, round)
         after = State(models, optimizer, own, Common(model=mean(models, shares)))
