@@ -25,7 +25,7 @@ class Own(TypedDict):
 
 class Common(TypedDict):
     models: Models  #: a stack with one for each cluster
-    greatest: Tensor  #: the longest way that a cluster's mean has made in a round
+    greatest: Tensor  #: [1], the longest way that a cluster's mean has made in a round
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class CFL(Algorithm):
 
     def init(self, models: Models, optimizer: Optimizer) -> State:
         n = len(next(iter(models.values())))
-        common = Common(models=shared(models), greatest=torch.zeros((), dtype=torch.float64))
+        common = Common(models=shared(models), greatest=torch.zeros(1, dtype=torch.float64))
         return State(models, optimizer, Own(cluster=torch.zeros(n, dtype=torch.long)), common)
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
@@ -82,7 +82,7 @@ class CFL(Algorithm):
         """The clusters, of `count` and of those that are cut off them, and the longest way of a mean so far."""
         after, members = cluster.clone(), [((cluster == k) & (sizes > 0)).nonzero().flatten() for k in range(count)]
         still = [(sizes[who] / sizes[who].sum() @ ways[who]).norm() for who in members]
-        greatest = torch.stack([greatest, *still]).max()
+        greatest = torch.cat([greatest, torch.stack(still)]).amax(0, keepdim=True)
         for who, length in zip(members, still, strict=True):
             if len(who) > 1 and length < self.small * greatest and ways[who].norm(dim=1).max() > self.large * greatest:
                 alike = cosine(ways[who])
