@@ -4,7 +4,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .algorithms import Algorithm, AllForOne, Apfl, BySimilarity, CoBo, Ditto, FedAvg, Ifca, Local, Oracle, WgaBc
+    from .algorithms import (
+        CFL,
+        Algorithm,
+        AllForOne,
+        Apfl,
+        BySimilarity,
+        CoBo,
+        Ditto,
+        FedALA,
+        FedAMP,
+        FedAvg,
+        FedFomo,
+        Ifca,
+        Local,
+        Oracle,
+        PFedGraph,
+        PFedMe,
+        WgaBc,
+    )
     from .api import load, train
     from .collaboration import Criterion, CustomCriterion, FreshSamples, binary, continuous
     from .errors import AllForOneError, Diverged, InputError
@@ -25,12 +43,18 @@ _HOMES = {
             "AllForOne",
             "Apfl",
             "BySimilarity",
+            "CFL",
             "CoBo",
             "Ditto",
+            "FedALA",
+            "FedAMP",
             "FedAvg",
+            "FedFomo",
             "Ifca",
             "Local",
             "Oracle",
+            "PFedGraph",
+            "PFedMe",
             "WgaBc",
         ),
     ),
@@ -50,6 +74,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "CFL",
     "Algorithm",
     "AllForOne",
     "AllForOneClassifier",
@@ -66,7 +91,10 @@ __all__ = [
     "Ditto",
     "Diverged",
     "EarlyStopping",
+    "FedALA",
+    "FedAMP",
     "FedAvg",
+    "FedFomo",
     "FreshSamples",
     "Ifca",
     "InputError",
@@ -74,6 +102,8 @@ __all__ = [
     "MLflow",
     "Metric",
     "Oracle",
+    "PFedGraph",
+    "PFedMe",
     "Privacy",
     "Problem",
     "Settings",

@@ -23,6 +23,13 @@ ALGORITHMS = {
     "wga-bc": afo.WgaBc(),
     "apfl": afo.Apfl(),
     "ifca": afo.Ifca(),
+    "fedamp": afo.FedAMP(),
+    "heurfedamp": afo.FedAMP(cosine=True),
+    "fedfomo": afo.FedFomo(),
+    "fedala": afo.FedALA(),
+    "pfedgraph": afo.PFedGraph(),
+    "cfl": afo.CFL(small=1.1, gap=0.0),
+    "pfedme": afo.PFedMe(),
 }
 
 

@@ -231,8 +231,9 @@ def test_what_cannot_be_private_is_refused_with_what_to_do():
         Stacked(small_problem(with_batch_norm), seed=3, privacy=Privacy())
     with pytest.raises(InputError, match="give finite data"):
         Loop(afo.synthetic(clients=2, clusters=1), seed=3, privacy=Privacy())
-    with pytest.raises(InputError, match="would leave it as they are"):
-        afo.train(small_problem(), algorithm=afo.Ifca(), privacy=Privacy(), **PLAIN)
+    for judging in (afo.Ifca(), afo.FedFomo(), afo.FedFomo(held=True)):
+        with pytest.raises(InputError, match="would leave it as they are"):
+            afo.train(small_problem(), algorithm=judging, privacy=Privacy(), **PLAIN)
     for wrong in ({"clip": 0}, {"noise": -1}, {"delta": 1.0}, {"clip": math.nan}, {"noise": True}):
         with pytest.raises(InputError, match=next(iter(wrong))):
             Privacy(**wrong)

@@ -63,6 +63,12 @@ LOST = {
     "wga-bc": ("gradients", 4, "site-3"),
     "apfl": ("gradients", 2, "site-1"),
     "ifca": ("losses", 3, "site-1"),
+    "fedamp": ("descend", 2, "site-2"),
+    "fedfomo": ("losses", 3, "site-0"),
+    "fedala": ("gradients", 2, "site-3"),
+    "pfedgraph": ("gradients", 2, "site-1"),
+    "cfl": ("descend", 3, "site-2"),
+    "pfedme": ("gradients", 3, "site-0"),
 }
 
 

@@ -104,7 +104,7 @@ def test_rows_that_listen_only_to_themselves_take_one_question_a_round():
     fleet, asked = Loop(small_problem(), seed=3), []
     ask = fleet.transport.ask
     fleet.transport.ask = lambda questions, deadline: asked.append(list(questions)) or ask(questions, deadline)
-    for algorithm in (afo.Local(), afo.Ditto(), afo.FedAvg(proximal=0.1)):
+    for algorithm in (afo.Local(), afo.Ditto(), afo.FedAvg(proximal=0.1), afo.FedAMP(), afo.CFL()):
         asked.clear()
         state = algorithm.init(fleet.initial(), Optimizer(ADAM))
         in_round(fleet, 1, range(5), partial(advance, algorithm, state, fleet))

@@ -22,6 +22,8 @@ EVERY_PAIR = CLIENTS * (CLIENTS - 1)
         ("fedavg", lambda pairs, number: 2 * CLIENTS),  # up and down
         ("ditto", lambda pairs, number: 2 * CLIENTS),
         ({"name": "ifca", "clusters": 3}, lambda pairs, number: 4 * CLIENTS),
+        *((name, lambda pairs, number: 2 * CLIENTS) for name in ("fedamp", "fedala", "pfedgraph", "cfl", "pfedme")),
+        ("fedfomo", lambda pairs, number: CLIENTS + EVERY_PAIR),  # up, and everybody else's down
         ("wga-bc", lambda pairs, number: 2 * INNER * EVERY_PAIR),
         ("cobo", lambda pairs, number: 3 * EVERY_PAIR // 2 + (INNER - 1) * pairs),
         ("all-for-one", lambda pairs, number: 2 * INNER * pairs + 2 * EVERY_PAIR - pairs),

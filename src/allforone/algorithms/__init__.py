@@ -5,18 +5,25 @@ from .all_for_one import AllForOne, all_for_one_round
 from .apfl import Apfl
 from .base import Algorithm, Info, Memory, State, Verdict, Weighted, advance
 from .by_similarity import BySimilarity, Weighting, all_for_one_binary, all_for_one_continuous, default_weighting
+from .cfl import CFL
 from .cobo import CoBo
 from .ditto import Ditto
+from .fedala import FedALA
+from .fedamp import FedAMP
 from .fedavg import FedAvg, fedavg_finetune
+from .fedfomo import FedFomo
 from .guarded import Guarded
 from .ifca import Ifca
 from .joining import Joining
 from .local import Local
 from .oracle import Oracle
+from .pfedgraph import PFedGraph
+from .pfedme import PFedMe
 from .wga_bc import WgaBc
 
 __all__ = [
     "ALGORITHMS",
+    "CFL",
     "PAPER_ALGORITHMS",
     "Algorithm",
     "AllForOne",
@@ -24,7 +31,10 @@ __all__ = [
     "BySimilarity",
     "CoBo",
     "Ditto",
+    "FedALA",
+    "FedAMP",
     "FedAvg",
+    "FedFomo",
     "Guarded",
     "Ifca",
     "Info",
@@ -32,6 +42,8 @@ __all__ = [
     "Local",
     "Memory",
     "Oracle",
+    "PFedGraph",
+    "PFedMe",
     "State",
     "Verdict",
     "Weighted",

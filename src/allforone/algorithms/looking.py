@@ -1,10 +1,10 @@
-"""What All-for-one reads off its models and answers before it decides, in both of its forms."""
+"""What algorithms read off models and answers before they decide."""
 
 import torch
 from torch import Tensor
 
 from ..collaboration import least_error as rule
-from ..fleet import Fleet, Models, Round, double, sketch
+from ..fleet import Fleet, Models, Round, double, sketch, where_rows
 from .base import State
 
 
@@ -16,6 +16,11 @@ def parameters(state: State, fleet: Fleet) -> int:
 def flat(models: Models, trained: list[str]) -> Tensor:
     """[N, P], all that is trained."""
     return torch.cat([models[name].flatten(1) for name in trained], 1)
+
+
+def points(models: Models, fleet: Fleet, round: Round) -> Tensor:
+    """[N, P], all that is trained, in double precision; 0 of the absent, of whose models nobody hears."""
+    return where_rows(round.present, double(flat(models, fleet.trained)), torch.zeros((), dtype=torch.float64))
 
 
 def asked(ids: Tensor, round: Round) -> int:

@@ -43,6 +43,12 @@ def similarity(distance: Tensor, norm: Tensor) -> Tensor:
     return r.fill_diagonal_(1)
 
 
+def cosine(vectors: Tensor) -> Tensor:
+    """[N, N], ⟨v_i, v_k⟩ / ‖v_i‖ ‖v_k‖; 0 where one of them is 0."""
+    units: Tensor = vectors / vectors.norm(dim=1, keepdim=True).clamp(min=1e-300)
+    return (units @ units.T).cpu()
+
+
 @dataclass(frozen=True)
 class FreshSamples(Estimator):
     """r̂_ik = (1 − Z_ik / Z_i)₊ from `samples` fresh samples per client, apart from those of the update: the paper's.

@@ -1,4 +1,4 @@
-"""The least of a quadratic form over the simplex: many small programs at once."""
+"""The least of quadratic forms over the simplex: many small programs at once."""
 
 import torch
 from torch import Tensor
@@ -41,3 +41,17 @@ def least_quadratic(forms: Tensor, allowed: Tensor) -> Tensor:
         rows = rows[mistakes > 0]
     weights = torch.where(allowed, found.clamp(min=0) / root, 0)
     return weights / weights.sum(1, keepdim=True)
+
+
+def nearest(points: Tensor, allowed: Tensor) -> Tensor:
+    """argmin ‖α − point‖² over α ≥ 0, Σ_k α_k = 1, α = 0 where not allowed; points and allowed [M, N].
+
+    α = (point − τ)₊, where τ leaves a sum of one: of the largest r entries, as many as stay above it. A row of which
+    nothing is allowed is 0.
+    """
+    low = points.masked_fill(~allowed, -torch.inf)
+    ordered = low.sort(1, descending=True).values
+    excess, rank = ordered.cumsum(1) - 1, torch.arange(1, points.shape[1] + 1)
+    count = (ordered * rank > excess).sum(1, keepdim=True).clamp(min=1)
+    above = (points - excess.gather(1, count - 1) / count).clamp(min=0)
+    return torch.where(allowed, above, 0)

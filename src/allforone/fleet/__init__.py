@@ -23,7 +23,21 @@ from .base import (
 )
 from .devices import double, find_device
 from .in_process import InProcess
-from .models import MessageBytes, Models, by_row, load_row, mean, pick, plus, repeat, row, shared, stack, where_rows
+from .models import (
+    MessageBytes,
+    Models,
+    by_row,
+    combined,
+    load_row,
+    mean,
+    pick,
+    plus,
+    repeat,
+    row,
+    shared,
+    stack,
+    where_rows,
+)
 from .optimizer import Make, Optimizer, Schedule
 from .pairs import look_at
 from .participation import Participation, Without
@@ -64,6 +78,7 @@ __all__ = [
     "Without",
     "among_present",
     "by_row",
+    "combined",
     "double",
     "everybody",
     "find_device",

@@ -83,6 +83,29 @@ def _mean(rows: Tensor, weights: Tensor) -> Tensor:
     return torch.einsum("n,n...->...", weights.to(rows.device, rows.dtype), rows)
 
 
+def combined(models: Models, weights: Tensor) -> Models:
+    """Row i: Σ_k w_ik θ_k; weights [N, N], whose rows sum to one. A model that nobody gives a weight is not read.
+
+    Counters stay each row's own, and what is the same in all stays as it is: frozen parameters do not drift, and a mask
+    may hold infinities.
+    """
+    read = (weights != 0).any(0)
+    return {
+        name: _combined(tensor, weights, read) if tensor.is_floating_point() and _differ(tensor[read]) else tensor
+        for name, tensor in models.items()
+    }
+
+
+def _differ(rows: Tensor) -> bool:
+    return bool((rows != rows[:1]).any())
+
+
+def _combined(tensor: Tensor, weights: Tensor, read: Tensor) -> Tensor:
+    rows = where_rows(read, double(tensor), torch.zeros((), dtype=torch.float64))
+    sums = torch.einsum("ik,k...->i...", weights.to(rows.device, rows.dtype), rows)
+    return sums.to(tensor.device, tensor.dtype)
+
+
 def shared(models: Models) -> Models:
     """One model to start from, as a stack of one: that which all of them are, else their mean."""
     if all(bool((tensor == tensor[:1]).all()) for tensor in models.values()):

@@ -1,16 +1,23 @@
 """A direction that can be told to whoever descends, since it is data and no code."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from .models import Models, plus
+import torch
+
+from .models import Models, pick, plus
 
 
 @dataclass(frozen=True, eq=False)
 class Proximal:
-    """g_i(θ_i) + strength · (θ_i − centre): models held near another."""
+    """g_i(θ_i) + strength · (θ_i − centre): models held near another, or each near one of its own."""
 
     strength: float
-    centre: Models  #: of what is trained, a stack of one
+    centre: Models  #: of what is trained, a stack of one, or a row for each client
 
     def __call__(self, models: Models, gradients: Models) -> Models:
         return plus(gradients, {name: self.strength * (models[name] - w) for name, w in self.centre.items()})
+
+    def of(self, client: int) -> "Proximal":
+        """What one client is told: its own row alone."""
+        one = len(next(iter(self.centre.values()))) == 1
+        return self if one else replace(self, centre=pick(self.centre, torch.tensor([client])))

@@ -48,19 +48,14 @@ class Sites(Coordinator):
         packed = pack(optimizer, models, self.trained, None) if told and alone.any() else None
         questions: dict[int, bytes] = {}
         if packed:
-            near = (
-                {"strength": direction.strength, "centre": direction.centre}
-                if isinstance(direction, Proximal)
-                else None
-            )
-            about = {
-                "ask": "descend",
-                "round": round.number,
-                "steps": [round.steps.start, round.steps.stop],
-                "near": near,
-            }
+            about = {"ask": "descend", "round": round.number, "steps": [round.steps.start, round.steps.stop]}
             for k in alone.nonzero().flatten().tolist():
-                own = {"models": pick(models, torch.tensor([k])), "optimizer": of_row(packed, k)}
+                near = direction.of(k) if isinstance(direction, Proximal) else None
+                own = {
+                    "models": pick(models, torch.tensor([k])),
+                    "optimizer": of_row(packed, k),
+                    "near": {"strength": near.strength, "centre": near.centre} if near else None,
+                }
                 questions[k] = encode({**about, **own, "owners": [k], "scale": float(mix[k, k])})
             mix = torch.where(alone[:, None], 0, mix)
         running = optimizer.start(models, self.trained)

@@ -17,6 +17,12 @@ COLOURS = {
     "apfl": "#6A3D9A",
     "fedavg-finetune": "#F0A070",
     "ifca": "#B8A800",
+    "fedamp": "#44AA99",
+    "fedfomo": "#882255",
+    "fedala": "#117733",
+    "pfedgraph": "#C9A227",
+    "cfl": "#661100",
+    "pfedme": "#6699CC",
     "run": "#B2182B",
 }
 SPARE = ("#444444", "#1B7837", "#2166AC", "#999933", "#332288", "#AA4499")
