@@ -37,6 +37,8 @@ def train(
     precision: Precision | None = None,
     device: str | None = None,
     privacy: Privacy | None = None,
+    private: str | Sequence[str] | None = None,
+    alternate: int | None = None,
     schedule: str | dict[str, Any] | None = None,
     metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
     smoothness: float | None = None,
@@ -76,6 +78,11 @@ def train(
             there; by default the CPU. Batches are drawn on the CPU, whatever the device; results are on the CPU.
         privacy: `afo.Privacy(clip=1.0, noise=1.0)` makes all that clients answer differentially private; the column
             `epsilon` of the metrics tells what each has spent. Losses and metrics of test data are not made private.
+        private: names or patterns of parameters and buffers that never leave their owner and are trained on its data
+            alone, as "head.*" or ["head", "norm1.*"]; "batchnorm" are those of all layers that normalise. What is not
+            private is trained by the algorithm.
+        alternate: updates that private parts take by themselves at the beginning of each round, after which they stand
+            still; by default both parts take each update together.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
             known: `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
         metrics: name → function of all outputs and targets of a client, or `afo.Metric`; by default accuracy where the
@@ -117,6 +124,7 @@ def train(
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
         **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
         **{"evaluate_every": evaluate_every, "privacy": None if privacy is None else asdict(privacy)},
+        **{"private": private if isinstance(private, str | None) else list(private), "alternate": alternate},
         "participation": 1.0 if callable(participation) else participation,
     }
     earlier = models.given if model is None and models else Given(algorithm=AllForOne())

@@ -11,6 +11,7 @@ from .fedavg import FedAvg, fedavg_finetune
 from .guarded import Guarded
 from .ifca import Ifca
 from .joining import Joining
+from .keeping import Keeping, keeping
 from .local import Local
 from .oracle import Oracle
 from .wga_bc import WgaBc
@@ -29,6 +30,7 @@ __all__ = [
     "Ifca",
     "Info",
     "Joining",
+    "Keeping",
     "Local",
     "Memory",
     "Oracle",
@@ -43,4 +45,5 @@ __all__ = [
     "all_for_one_round",
     "default_weighting",
     "fedavg_finetune",
+    "keeping",
 ]

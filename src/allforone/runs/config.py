@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from ..catalogue import label
 from ..errors import InputError, short, suggest
@@ -26,6 +26,8 @@ HELD_OUT = 0.2
 MOST_ROUNDS = 10**7
 #: Updates of a round and samples of a batch, at most: a crash costs a round, and a batch is held in memory.
 MOST_UPDATES = 10**6
+#: Options of a run that may be given with the name of any algorithm: `fedavg:private=head.*`.
+OF_EVERY_ALGORITHM = {"private", "alternate"}
 #: Mistakes in a config that one line names; more are counted.
 MOST_NAMED = 5
 
@@ -57,6 +59,8 @@ class RunConfig(BaseModel):
     precision: Precision | None = None  #: of passes in training: float32 or bf16
     device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     privacy: dict[str, Any] | None = None  #: clip, noise and delta of all that clients answer
+    private: list[str] | None = None  #: names or patterns of the parameters that never leave their owner
+    alternate: int | None = Field(None, ge=1, le=MOST_UPDATES)  #: of private parts by themselves, before a round's own
     seed: int = Field(PAPER_SEEDS[0], ge=-(2**40), le=2**40)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
@@ -80,7 +84,25 @@ class RunConfig(BaseModel):
     def shown(self) -> str:
         return self.label or label(str(self.algorithm.name))
 
-    @field_validator("rounds", "inner", "batch_size", "seed", "evaluate_every", "participation", "clip", mode="before")
+    @model_validator(mode="before")
+    @classmethod
+    def _of_every_algorithm(cls, given: Any) -> Any:
+        """Options that every algorithm has may stand among those of the one that is named."""
+        algorithm = given.get("algorithm")
+        if not isinstance(algorithm, dict) or not algorithm.keys() & OF_EVERY_ALGORITHM:
+            return given
+        own = {key: value for key, value in algorithm.items() if key not in OF_EVERY_ALGORITHM}
+        return {**given, **{key: algorithm[key] for key in algorithm.keys() - own.keys()}, "algorithm": own}
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        """One may stand by itself; none are none."""
+        return ([value] if isinstance(value, str) else value) if value else None
+
+    @field_validator(
+        "rounds", "inner", "batch_size", "seed", "evaluate_every", "participation", "clip", "alternate", mode="before"
+    )
     @classmethod
     def _number(cls, value: Any) -> Any:
         if isinstance(value, bool):
