@@ -111,10 +111,8 @@ def train(
         >>> len(result.models), list(result.weights.shape)
         (4, [2, 4, 4])
     """
-    if model is None and models:
-        problem = models.problem
-    else:
-        problem = _problem(model, clients, loss, metrics, smoothness, batch_size)
+    going_on = models if model is None else None
+    problem = going_on.problem if going_on else _problem(model, clients, loss, metrics, smoothness, batch_size)
     _check_parts(algorithm, optimizer, lr, privacy)
     watching = listed_callbacks(callbacks)
     told = {
@@ -123,11 +121,11 @@ def train(
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
         **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
-        **{"evaluate_every": evaluate_every, "privacy": None if privacy is None else asdict(privacy)},
-        **{"private": private if isinstance(private, str | None) else list(private), "alternate": alternate},
+        **{"evaluate_every": evaluate_every, "private": private, "alternate": alternate},
+        "privacy": None if privacy is None else asdict(privacy),
         "participation": 1.0 if callable(participation) else participation,
     }
-    earlier = models.given if model is None and models else Given(algorithm=AllForOne())
+    earlier = going_on.given if going_on else Given(algorithm=AllForOne())
     given = Given(
         problem,
         algorithm or earlier.algorithm,
@@ -137,11 +135,10 @@ def train(
         None if models is None else start_from(models, [client.name for client in _clients(problem)]),
         privacy=privacy or earlier.privacy,
     )
-    base = _settings(models) if model is None and models else {"problem": PYTHON}
+    base = _settings(going_on) if going_on else {"problem": PYTHON}
     config = parse({**base, **{key: value for key, value in told.items() if value is not None}}, "train")
-    return carry_out(
-        config, given, None if out is None else Path(out), resume=resume, progress=progress, callbacks=watching
-    )
+    where = None if out is None else Path(out)
+    return carry_out(config, given, where, resume=resume, progress=progress, callbacks=watching)
 
 
 def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task | None = None) -> Trained:
