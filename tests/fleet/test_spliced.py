@@ -248,6 +248,14 @@ def test_few_pairs_are_held_at_once_where_models_are_large(monkeypatch):
         torch.testing.assert_close(tensor, whole[name])
 
 
+def test_nobody_is_asked_about_no_model():
+    made = Stacked(small_problem(), seed=SEED, batch_size=SIZE)
+    between, shared = spliced(made, personal(made))
+    none = {name: tensor[:0] for name, tensor in shared.items()}
+    found = between.gradients(none, torch.zeros(0, N, dtype=torch.float64), over(made, range(1)), 0, None)
+    assert all(len(tensor) == 0 for tensor in found.values()) and made.ledger.samples.sum() == 0
+
+
 def test_names_are_patterns_modules_or_the_layers_that_normalise():
     model = with_batch_norm()
     assert private_names(model, ["3.*"]) == private_names(model, ["3"]) == ("3.weight", "3.bias")

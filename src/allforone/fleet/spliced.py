@@ -108,7 +108,7 @@ class Spliced:
 
     def _pairs(self, models: Models, asked: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Rows and the clients that are asked about them, as many at a time as memory allows."""
-        size = sum(tensor[0].numel() for tensor in {**models, **self.privates.models}.values())
+        size = sum(t.shape[1:].numel() for t in {**models, **self.privates.models}.values())
         both = (side.split(max(1, HELD_NUMBERS // size)) for side in asked.nonzero().unbind(1))
         return ((m, k) for m, k in zip(*both, strict=True) if len(m))
 
