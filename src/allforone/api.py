@@ -37,6 +37,8 @@ def train(
     precision: Precision | None = None,
     device: str | None = None,
     privacy: Privacy | None = None,
+    private: str | Sequence[str] | None = None,
+    alternate: int | None = None,
     schedule: str | dict[str, Any] | None = None,
     metrics: Mapping[str, Metric | Callable[..., Any]] | Literal["auto"] = "auto",
     smoothness: float | None = None,
@@ -76,6 +78,11 @@ def train(
             there; by default the CPU. Batches are drawn on the CPU, whatever the device; results are on the CPU.
         privacy: `afo.Privacy(clip=1.0, noise=1.0)` makes all that clients answer differentially private; the column
             `epsilon` of the metrics tells what each has spent. Losses and metrics of test data are not made private.
+        private: names or patterns of parameters and buffers that never leave their owner and are trained on its data
+            alone, as "head.*" or ["head", "norm1.*"]; "batchnorm" are those of all layers that normalise. What is not
+            private is trained by the algorithm.
+        alternate: updates that private parts take by themselves at the beginning of each round, after which they stand
+            still; by default both parts take each update together.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not
             known: `{"name": "decreasing", "smoothness": 4, "convexity": 0.1}`.
         metrics: name → function of all outputs and targets of a client, or `afo.Metric`; by default accuracy where the
@@ -104,10 +111,8 @@ def train(
         >>> len(result.models), list(result.weights.shape)
         (4, [2, 4, 4])
     """
-    if model is None and models:
-        problem = models.problem
-    else:
-        problem = _problem(model, clients, loss, metrics, smoothness, batch_size)
+    going_on = models if model is None else None
+    problem = going_on.problem if going_on else _problem(model, clients, loss, metrics, smoothness, batch_size)
     _check_parts(algorithm, optimizer, lr, privacy)
     watching = listed_callbacks(callbacks)
     told = {
@@ -116,10 +121,11 @@ def train(
         "optimizer": None if lr is None else {"lr": lr},
         **{"rounds": rounds, "inner": inner, "batch_size": batch_size, "schedule": schedule, "seed": seed},
         **{"clip": clip, "precision": precision, "device": device, "fleet": fleet, "guard": guard},
-        **{"evaluate_every": evaluate_every, "privacy": None if privacy is None else asdict(privacy)},
+        **{"evaluate_every": evaluate_every, "private": private, "alternate": alternate},
+        "privacy": None if privacy is None else asdict(privacy),
         "participation": 1.0 if callable(participation) else participation,
     }
-    earlier = models.given if model is None and models else Given(algorithm=AllForOne())
+    earlier = going_on.given if going_on else Given(algorithm=AllForOne())
     given = Given(
         problem,
         algorithm or earlier.algorithm,
@@ -129,11 +135,10 @@ def train(
         None if models is None else start_from(models, [client.name for client in _clients(problem)]),
         privacy=privacy or earlier.privacy,
     )
-    base = _settings(models) if model is None and models else {"problem": PYTHON}
+    base = _settings(going_on) if going_on else {"problem": PYTHON}
     config = parse({**base, **{key: value for key, value in told.items() if value is not None}}, "train")
-    return carry_out(
-        config, given, None if out is None else Path(out), resume=resume, progress=progress, callbacks=watching
-    )
+    where = None if out is None else Path(out)
+    return carry_out(config, given, where, resume=resume, progress=progress, callbacks=watching)
 
 
 def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task | None = None) -> Trained:

@@ -219,6 +219,7 @@ def _check_answers(ours: Fleet, plain: Fleet, round: Round, exact: bool) -> None
         "descend": lambda fleet: fleet.descend(starting, mix, Optimizer(MOMENTUM), round)[0],
         "compare on fresh samples": lambda fleet: fleet.compare(starting, round, 5)._asdict(),
         "look": lambda fleet: fleet.look(starting, round, everybody(n), 6, 16)._asdict(),
+        "look apart": lambda fleet: fleet.look(starting, round, everybody(n), 5, 16, apart=True)._asdict(),
         "look at few": lambda fleet: fleet.look(starting, round, few, 6, 16)._asdict(),
         "walks": lambda fleet: _ways(fleet.walks(starting, everybody(n), Optimizer(MOMENTUM), round, 2)),
         "walks of few": lambda fleet: _ways(fleet.walks(starting, few, Optimizer(MOMENTUM), round, 1)),

@@ -15,6 +15,7 @@ from .fedfomo import FedFomo
 from .guarded import Guarded
 from .ifca import Ifca
 from .joining import Joining
+from .keeping import Keeping, keeping
 from .local import Local
 from .oracle import Oracle
 from .pfedgraph import PFedGraph
@@ -39,6 +40,7 @@ __all__ = [
     "Ifca",
     "Info",
     "Joining",
+    "Keeping",
     "Local",
     "Memory",
     "Oracle",
@@ -55,4 +57,5 @@ __all__ = [
     "all_for_one_round",
     "default_weighting",
     "fedavg_finetune",
+    "keeping",
 ]

@@ -35,7 +35,7 @@ SEEDS = "127,496,1729"
 #: Options that are keys of a config file as they are.
 PLAIN = (
     *("rounds", "inner", "batch_size", "clip", "precision", "device"),
-    *("participation", "least_sites", "sketch", "attack", "guard"),
+    *("participation", "least_sites", "sketch", "attack", "guard", "alternate"),
 )
 
 
@@ -74,6 +74,17 @@ class Settings:
             help="Clip every sample's gradient and add noise to all that clients answer: as clip=1.0,noise=1.0; "
             r"needs the extra allforone\[privacy]."
         ),
+    ] = None
+    private: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Parameters that never leave their owner, by name or pattern, as [bold]head.*[/], or batchnorm; "
+            "may be repeated."
+        ),
+    ] = None
+    alternate: Annotated[
+        int | None,
+        typer.Option(help="Updates of private parameters by themselves at the beginning of a round; then they rest."),
     ] = None
     schedule: Annotated[
         str | None,
@@ -150,6 +161,8 @@ class Settings:
         if algorithm or self.algorithm_option or isinstance(given.get("algorithm"), str | dict):
             _choose(given, "algorithm", _named(algorithm, "--algorithm"), "label")
             given["algorithm"] |= pairs(self.algorithm_option or [], "-a")
+        if self.private:
+            given["private"] = self.private
         if self.privacy:
             given["privacy"] = pairs(self.privacy.split(","), "--privacy")
         if self.schedule:

@@ -42,8 +42,10 @@ from .optimizer import Make, Optimizer, Schedule
 from .pairs import look_at
 from .participation import Participation, Without
 from .privacy import Privacy
+from .privates import Privates, private_names
 from .proximal import Proximal
 from .sketch import Sketch, sketch
+from .spliced import Spliced
 from .stacked import Compiled, Stacked
 
 __all__ = [
@@ -68,11 +70,13 @@ __all__ = [
     "PairStatistics",
     "Participation",
     "Privacy",
+    "Privates",
     "Proximal",
     "Roster",
     "Round",
     "Schedule",
     "Sketch",
+    "Spliced",
     "Stacked",
     "Walks",
     "Without",
@@ -88,6 +92,7 @@ __all__ = [
     "mean",
     "pick",
     "plus",
+    "private_names",
     "repeat",
     "row",
     "shared",

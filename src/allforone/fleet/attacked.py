@@ -134,13 +134,11 @@ class Attacked:
         return weights * torch.where(weights.sum(1) != 0, share, 1)[:, None]
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
-        drawn = self.honest.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
-        ids = everybody(len(self.roster))
-        look = self._look(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps.start, 0)
+        look = self.look(models, round, everybody(len(self.roster)), samples, 0, apart=True)
         return PairStatistics(look.distance, look.norm)
 
-    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
-        return self._look(models, self.honest.to_look_at(round, samples), ids, round.steps.start, sketch)
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int, apart: bool = False) -> Look:
+        return self._look(models, self.honest.to_look_at(round, samples, apart), ids, round.steps.start, sketch)
 
     def _look(self, models: Models, batches: dict[int, list[Batch]], ids: Tensor, step: int, sketch: int) -> Look:
         sent, short = self._sent(models, batches, step, "look {}"), self.honest.sketch(sketch)

@@ -169,11 +169,12 @@ class Fleet(Protocol):
         """
         ...
 
-    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int, apart: bool = False) -> Look:
         """What those present say at each other's models, from about `samples` samples each, as vectors of `sketch`
         numbers: of finite data a sample of their own, of a stream the first batches of the round.
 
-        Row i is client i's model; ids [N, c] are whom it asks, itself among them.
+        Row i is client i's model; ids [N, c] are whom it asks, itself among them. `apart` are the samples of `compare`,
+        in one part in the place of halves.
         """
         ...
 

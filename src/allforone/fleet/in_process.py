@@ -128,17 +128,15 @@ class InProcess(ABC):
         return running.finish()
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
-        drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
-        ids = everybody(len(self.roster))
-        if self.spending:
-            self.spending.compare(self._asked(ids, round), round.steps.start, samples)
-        look = self.looked(models, {k: [batch] for k, batch in drawn.items()}, ids, round.steps, 0)
+        look = self.look(models, round, everybody(len(self.roster)), samples, 0, apart=True)
         return PairStatistics(look.distance, look.norm)
 
-    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
-        if self.spending:
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int, apart: bool = False) -> Look:
+        if self.spending and apart:
+            self.spending.compare(self._asked(ids, round), round.steps.start, samples)
+        elif self.spending:
             self.spending.look(self._asked(ids, round), round.steps, samples)
-        return self.looked(models, self.to_look_at(round, samples), ids, round.steps, sketch)
+        return self.looked(models, self.to_look_at(round, samples, apart), ids, round.steps, sketch)
 
     def _asked(self, ids: Tensor, round: Round) -> Tensor:
         """[N], at how many models of those present each answers; ids: [N, c], whom each row asks."""
@@ -159,8 +157,12 @@ class InProcess(ABC):
             ways, buffers = self.walked(models, some, ids[some], optimizer.fresh(), batches, round.steps)
             yield Walks(some, ways, buffers, read[ids[some]])
 
-    def to_look_at(self, round: Round, samples: int) -> dict[int, list[Batch]]:
-        """What those present show, in halves; a batch of one tells nothing to layers that compare its samples."""
+    def to_look_at(self, round: Round, samples: int, apart: bool = False) -> dict[int, list[Batch]]:
+        """What those present show, in halves; a batch of one tells nothing to layers that compare its samples. `apart`,
+        in one part that is drawn for it."""
+        if apart:
+            drawn = self.batches.of(round.present, round.steps.start, purpose="compare", size=samples)
+            return {k: [batch] for k, batch in drawn.items()}
         return self.batches.to_look_at(round.present, round.steps, samples, 2 if self.passes.moves_buffers else 1)
 
     @abstractmethod

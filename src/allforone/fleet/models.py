@@ -1,6 +1,6 @@
 """Many models as one value: stacked tensors by name."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import torch
@@ -20,9 +20,12 @@ class MessageBytes(NamedTuple):
     model: int  #: the trained parameters and the buffers; the frozen ones are everybody's from the start
 
     @classmethod
-    def of(cls, model: nn.Module) -> "MessageBytes":
-        gradient = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
-        return cls(gradient, gradient + sum(b.numel() * b.element_size() for b in model.buffers()))
+    def of(cls, model: nn.Module, private: Collection[str] = ()) -> "MessageBytes":
+        """Without what is private, by name."""
+        trained = [p for name, p in model.named_parameters() if p.requires_grad and name not in private]
+        buffers = [b for name, b in model.named_buffers() if name not in private]
+        gradient, rest = (sum(t.numel() * t.element_size() for t in tensors) for tensors in (trained, buffers))
+        return cls(gradient, gradient + rest)
 
 
 def stack(model: nn.Module, copies: int) -> Models:

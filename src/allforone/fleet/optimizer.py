@@ -108,6 +108,15 @@ class Optimizer:
             return self
         return replace(self, state={**self.state, "optimizer": {**self.state["optimizer"], "state": {}}})
 
+    def anew(self, models: Models, names: Sequence[str]) -> "Optimizer":
+        """A fresh one of these tensors, which may be more or fewer than those that it has trained so far."""
+        if self.state is None:
+            return self
+        made = make_stacked(self.make, {name: models[name] for name in names}).state_dict()["param_groups"]
+        past = self.state["optimizer"]
+        groups = [{**was, "params": now["params"]} for was, now in zip(past["param_groups"], made, strict=True)]
+        return replace(self, state={**self.state, "optimizer": {**past, "state": {}, "param_groups": groups}})
+
     def check_fresh(self) -> None:
         """Refuse an optimizer that cannot be started anew: one that keeps its past among its settings."""
         ways = []
@@ -196,6 +205,27 @@ def make_stacked(make: Make, models: Models) -> torch.optim.Optimizer:
             for name, value in entries.items()
         }
     return optimizer
+
+
+@dataclass(frozen=True)
+class OfAnyPart:
+    """A function that groups the parameters of one model sees all of them, also where only some are trained by what it
+    makes: else the first of some would be taken for the first of all."""
+
+    make: Make
+    shapes: Mapping[str, Sequence[int]]  #: of the parameters of one model
+
+    def __call__(self, named_parameters: list[tuple[str, nn.Parameter]]) -> torch.optim.Optimizer:
+        given = dict(named_parameters)
+        others = {name: nn.Parameter(torch.zeros(*shape)) for name, shape in self.shapes.items() if name not in given}
+        whole = {name: others.get(name, given.get(name)) for name in {**self.shapes, **given}}
+        optimizer = self.make(list(whole.items()) if _takes_names(self.make) else list(whole.values()))
+        away = {id(parameter) for parameter in others.values()}
+        for group in optimizer.param_groups:
+            group["params"][:] = [parameter for parameter in group["params"] if id(parameter) not in away]
+        for parameter in others.values():
+            optimizer.state.pop(parameter, None)
+        return optimizer
 
 
 def _takes_names(make: Make) -> bool:

@@ -44,10 +44,10 @@ def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]],
 
 
 def look_at(ways: Tensor, ids: Tensor, itself: Tensor, read: Tensor, sketch: Sketch) -> Look:
-    """The same from vectors in halves, [R, c, 2, P]; itself: [R, c], where a row has its owner."""
+    """The same from vectors, whole or in halves, [R, c, parts, P]; itself: [R, c], where a row has its owner."""
     exact = double(ways)
     mean = exact.mean(2)
     distance, norm, noise = (
-        v.square().sum(2).cpu() for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, 1]) / 2)
+        v.square().sum(2).cpu() for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, -1]) / 2)
     )
     return Look(ids, distance, norm, noise, sketch(exact).cpu(), read)

@@ -86,12 +86,11 @@ class Sites(Coordinator):
             raise Gone(self.asking.presence.said())
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
-        ids = everybody(len(self.roster))
-        look = look_of_sites(self, models, round, ids, {"samples": samples, "sketch": 0, "whole": True})
+        look = self.look(models, round, everybody(len(self.roster)), samples, 0, apart=True)
         return PairStatistics(look.distance, look.norm)
 
-    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int) -> Look:
-        return look_of_sites(self, models, round, ids, {"samples": samples, "sketch": sketch, "whole": False})
+    def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int, apart: bool = False) -> Look:
+        return look_of_sites(self, models, round, ids, {"samples": samples, "sketch": sketch, "whole": apart})
 
     def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
         rows = round.present.nonzero().flatten()

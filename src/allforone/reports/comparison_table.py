@@ -16,6 +16,7 @@ def comparison_table(comparison: Comparison, weighted: bool = False, form: str =
     if form == "csv":
         return all_digits(comparison, summary)
     said = [GUARDED] if any(run.config.get("guard") for run in comparison.runs) else []
+    said += _private(comparison)
     titles, rows = cells(summary)
     if form == "terminal":
         by_data = ", weighted by data" if weighted else ""
@@ -27,6 +28,13 @@ def comparison_table(comparison: Comparison, weighted: bool = False, form: str =
         title=comparison.problem,
         caption=" ".join(said),
     )
+
+
+def _private(comparison: Comparison) -> list[str]:
+    """What all runs keep private; where it is some runs' alone, their names tell."""
+    found = {tuple(run.config.get("private") or ()) for run in comparison.runs}
+    patterns = next(iter(found)) if len(found) == 1 else ()
+    return [f"Private, so never sent: {', '.join(patterns)}."] if patterns else []
 
 
 def cells(summary: dict[str, Any]) -> tuple[list[str], dict[str, list[Cell]]]:

@@ -71,18 +71,18 @@ def _algorithm(comparison: Comparison, name: str, colour: str) -> dict[str, Any]
         "name": name,
         "label": style.label(name),
         "colour": colour,
-        "role": _role(name),
+        "role": _role(name, bool(runs[0].config.get("private"))),
         "threshold": runs[0].config.get("algorithm", {}).get("threshold"),
         "rounds": max(last_round(run) for run in runs),
     }
 
 
-def _role(name: str) -> str | None:
+def _role(name: str, private: bool) -> str | None:
     """What others are compared with: every client alone, one model for all, or who is told the clusters."""
     made = style.made(name)
     if isinstance(made, Local):
         return "alone"
-    if isinstance(made, FedAvg) and not made.finetune:
+    if isinstance(made, FedAvg) and not made.finetune and not private:
         return "shared"
     return "told" if style.needs_clusters(name) else None
 

@@ -39,6 +39,8 @@ def join(result: Trained, client: Client, rounds: int | None, out: str | Path | 
         raise InputError(f"join: {type(client).__name__} is no client: give an afo.Client(train, test, name=…)")
     if client.name is not None and client.name in result.names:
         raise InputError(f"join: there is a client called {client.name} already; give the new one another name")
+    if result.config.private:
+        raise InputError("join: a newcomer starts from another's model, of which a part is private; train anew with it")
     newcomer = len(problem.clients)
     nearest = most_similar(result, problem, client)
     models = {name: torch.cat([tensor, tensor[nearest : nearest + 1]]) for name, tensor in result.stacked.items()}

@@ -14,6 +14,7 @@ from ..errors import InputError, suggest
 from ..problems import Problem
 from ..reports import write_report
 from ..runs import PYTHON, Choice, Comparison, Given, load_algorithm, pairs, parse, parse_seeds
+from ..runs.config import OF_EVERY_ALGORITHM
 from ..runs.quantities import Quantity
 from .again import carry_out
 from .paired import holm, paired
@@ -123,7 +124,8 @@ def compare(
         algorithms: such as `[afo.AllForOne(), afo.Local(), "ditto:penalty=1"]`, or by names of yours as a dict.
         seeds: how many, or which; they decide initial models and batches.
         progress: by default on a terminal only.
-        settings: of all runs: rounds, inner, batch_size, schedule, fleet, participation, guard, evaluate_every, and lr.
+        settings: of all runs: rounds, inner, batch_size, schedule, fleet, participation, guard, private, alternate,
+            evaluate_every, and lr. Of one alone, `"fedavg:private=head.*"`.
 
     Example:
         >>> import allforone as afo
@@ -136,31 +138,38 @@ def compare(
     if "lr" in settings:
         settings["optimizer"] = {"lr": settings.pop("lr")}
     results = {}
-    for name, algorithm in named.items():
+    for name, (algorithm, own) in named.items():
         for seed in wanted:
             made = problem if isinstance(problem, Problem) else problem(seed)
-            told = {"problem": PYTHON, "algorithm": described(algorithm), "seed": seed, "label": name, **settings}
+            told = {"problem": PYTHON, "algorithm": described(algorithm), "seed": seed, "label": name}
+            told |= {**settings, **own}
             results[name, seed] = carry_out(parse(told, "compare"), Given(made, algorithm), progress=progress)
     return Compared(results)
 
 
-def _named(algorithms: Sequence[Algorithm | str] | Mapping[str, Algorithm]) -> dict[str, Algorithm]:
+def _named(
+    algorithms: Sequence[Algorithm | str] | Mapping[str, Algorithm],
+) -> dict[str, tuple[Algorithm, dict[str, Any]]]:
+    """By name, each algorithm and those of its settings that every one has."""
     if isinstance(algorithms, str | Algorithm):
         raise InputError("algorithms: give a list of them")
     if isinstance(algorithms, Mapping):
         given: list[tuple[str, Algorithm | str]] = list(algorithms.items())
     else:
         given = [(label(each) if isinstance(each, str) else getattr(each, "name", ""), each) for each in algorithms]
-    found: dict[str, Algorithm] = {}
+    found: dict[str, tuple[Algorithm, dict[str, Any]]] = {}
     for name, each in given:
+        own: dict[str, Any] = {}
         if isinstance(each, str):
-            spoken, options = split_options(each)
-            each = load_algorithm(Choice(name=spoken, **pairs(options, "algorithms")))
+            spoken, written = split_options(each)
+            options = pairs(written, "algorithms")
+            own = {key: options.pop(key) for key in OF_EVERY_ALGORITHM & options.keys()}
+            each = load_algorithm(Choice(name=spoken, **options))
         if not isinstance(each, Algorithm):
             raise InputError(f"algorithms: {each!r} is none: give an object such as afo.Local(), or a name")
         if name in found:
             raise InputError(f"algorithms: two are called {name}; tell them apart as in {{'a': …, 'b': …}}")
-        found[name] = each
+        found[name] = each, own
     if not found:
         raise InputError("algorithms: give at least one")
     return found

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any, get_type_hints
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model, field_validator, model_validator
 
 from ..catalogue import LARGEST_SEED, MOST_ROUNDS, MOST_UPDATES, label
 from ..errors import InputError, short, suggest
@@ -22,6 +22,8 @@ PYTHON = "python"
 
 #: The share of every client's training data that is held out where a guard watches.
 HELD_OUT = 0.2
+#: Options of a run that may be given with the name of any algorithm: `fedavg:private=head.*`.
+OF_EVERY_ALGORITHM = {"private", "alternate"}
 #: Mistakes in a config that one line names; more are counted.
 MOST_NAMED = 5
 
@@ -53,6 +55,8 @@ class RunConfig(BaseModel):
     precision: Precision | None = None  #: of passes in training: float32 or bf16
     device: str | None = None  #: where models are computed: cuda, cuda:1, mps or auto; None: the CPU
     privacy: dict[str, Any] | None = None  #: clip, noise and delta of all that clients answer
+    private: list[str] | None = None  #: names or patterns of the parameters that never leave their owner
+    alternate: int | None = Field(None, ge=1, le=MOST_UPDATES)  #: of private parts by themselves, before a round's own
     seed: int = Field(PAPER_SEEDS[0], ge=-LARGEST_SEED, le=LARGEST_SEED)
     fleet: Choice = Choice(name="stacked")
     participation: float = Field(1.0, gt=0, le=1)
@@ -76,7 +80,25 @@ class RunConfig(BaseModel):
     def shown(self) -> str:
         return self.label or label(str(self.algorithm.name))
 
-    @field_validator("rounds", "inner", "batch_size", "seed", "evaluate_every", "participation", "clip", mode="before")
+    @model_validator(mode="before")
+    @classmethod
+    def _of_every_algorithm(cls, given: Any) -> Any:
+        """Options that every algorithm has may stand among those of the one that is named."""
+        algorithm = given.get("algorithm")
+        if not isinstance(algorithm, dict) or not algorithm.keys() & OF_EVERY_ALGORITHM:
+            return given
+        own = {key: value for key, value in algorithm.items() if key not in OF_EVERY_ALGORITHM}
+        return {**given, **{key: algorithm[key] for key in algorithm.keys() - own.keys()}, "algorithm": own}
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _patterns(cls, value: Any) -> Any:
+        """One may stand by itself; none are none."""
+        return ([value] if isinstance(value, str) else value) if value else None
+
+    @field_validator(
+        "rounds", "inner", "batch_size", "seed", "evaluate_every", "participation", "clip", "alternate", mode="before"
+    )
     @classmethod
     def _number(cls, value: Any) -> Any:
         if isinstance(value, bool):

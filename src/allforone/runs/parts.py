@@ -7,15 +7,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
-from ..algorithms import ALGORITHMS, Algorithm
+from ..algorithms import ALGORITHMS, Algorithm, keeping
 from ..errors import InputError, blaming, short, suggest
 from ..files import load_file
-from ..fleet import Optimizer
+from ..fleet import Optimizer, private_names
+from ..fleet.models import trained_names
 from ..problems import PROBLEMS, Client, Problem, Task
 from ..theory import SCHEDULES, constants_of, known_constants
 from ..theory import scheduler as theory_scheduler
-from .config import Choice, checked_options
+from .config import Choice, RunConfig, checked_options
 
 Part = TypeVar("Part")
 
@@ -40,6 +42,18 @@ def needs_data(task: Task, what: str) -> Problem:
 def load_algorithm(choice: Choice) -> Algorithm:
     """An algorithm by its name, or from the user's file: `my_file.py:algorithm`."""
     return _load(choice, ALGORITHMS, Algorithm, "algorithm", {})  # type: ignore[type-abstract]
+
+
+def keep(algorithm: Algorithm, config: RunConfig, model: nn.Module) -> Algorithm | None:
+    """The algorithm on what is not private; None where nothing is."""
+    if not config.private:
+        if config.alternate:
+            raise InputError("alternate: it is for private parameters; name them by private, or leave it out")
+        return None
+    if config.attack:
+        raise InputError("private: liars are tried where whole models are sent; leave attack out")
+    names = private_names(model, config.private)
+    return keeping(algorithm, names, trained_names(model), config.alternate or 0)
 
 
 def load_client(name: str) -> Client:

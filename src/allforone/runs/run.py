@@ -4,7 +4,7 @@ import copy
 import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from ..fleet import (
     find_device,
 )
 from ..fleet.devices import CPU
+from ..fleet.optimizer import OfAnyPart
 from ..fleet.spending import UNPROTECTED
 from ..problems import Problem, Task, check, hold_out, unheld, with_settings
 from .callbacks import Callback
@@ -37,7 +38,7 @@ from .config import PYTHON, Choice, RunConfig, checked_options, parse
 from .folder import Folder
 from .lock import locked
 from .names import naming
-from .parts import build_optimizer, known, load_algorithm, load_task, needs_data, resolve_schedule
+from .parts import build_optimizer, keep, known, load_algorithm, load_task, needs_data, resolve_schedule
 from .training import OnRound, Result, Start, train
 from .writing import Writer
 
@@ -78,6 +79,7 @@ class Run:
     start: Start | None = None
     learns: int | None = None
     privacy: Privacy | None = None
+    keeping: Algorithm | None = None  #: the algorithm on what is not private, where something is
 
     @property
     def clients(self) -> int:
@@ -109,9 +111,11 @@ class Run:
         return options | {key: value for key, value in given.items() if value is not None}
 
     def guarded(self) -> Algorithm:
-        """The algorithm, with its guard if one is wanted, and for one client only where that is wanted."""
-        guarded = self.config.guard and not isinstance(self.algorithm, Local)
-        algorithm = Guarded(self.algorithm) if guarded else self.algorithm
+        """The algorithm, of what is not private, with its guard if one is wanted, and for one client only where that is
+        wanted."""
+        algorithm = self.keeping or self.algorithm
+        if self.config.guard and not isinstance(algorithm, Local):
+            algorithm = Guarded(algorithm)
         return algorithm if self.learns is None else Joining(algorithm, self.learns)
 
     def assemble(self) -> Fleet:
@@ -160,6 +164,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     privacy = _private(config, given)
     problem, config = _as_settled(problem, config)
     model = problem.initial_model(config.seed)
+    keeping = keep(algorithm, config, model)
     optimizer, config = _optimizer(config, given, model)
     identity = {"model": architecture(model), "loss": described(problem.loss)}
     if problem.smoothness is not None:
@@ -181,7 +186,7 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
     config = config.model_copy(update={"metrics": metrics, "identity": identity})
     config = config.model_copy(update={"title": config.title or problem.name})
     participation = config.participation if given.participation is None else given.participation
-    return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns, privacy)
+    return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns, privacy, keeping)
 
 
 def _reading(metric: Any) -> dict[str, Any]:
@@ -265,7 +270,8 @@ def _optimizer(config: RunConfig, given: Given, model: nn.Module) -> tuple[Optim
     schedule = given.scheduler or named.schedule
     made = Optimizer(given.optimizer or named.make, schedule, **({"shapes": shapes} if shapes else {}))
     scheduler = _choice(given.scheduler) if given.scheduler else config.scheduler
-    return made, config.model_copy(update={"optimizer": _choice(made.make), "scheduler": scheduler})
+    told = config.model_copy(update={"optimizer": _choice(made.make), "scheduler": scheduler})
+    return (replace(made, make=OfAnyPart(made.make, shapes)) if config.private else made), told
 
 
 def _choice(made: Any) -> Choice:

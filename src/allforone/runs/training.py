@@ -15,6 +15,7 @@ from .. import stopping
 from ..algorithms import Algorithm, Info, State, advance
 from ..errors import Diverged, InputError, blaming, called
 from ..fleet import Evaluation, Fleet, MessageBytes, Models, Optimizer, Roster, Round, in_round, load_row
+from ..fleet.privates import private_names
 from ..problems import Problem, Task, calling
 from ..problems.data import Finite
 from .callbacks import Beginning, Callback, Watch
@@ -176,7 +177,8 @@ def _rounds(
 ) -> Checkpoint:
     """Those that are left, until a callback wants no more."""
     before, inner = start.step if start else 0, config.inner or 1
-    saved, size = time.monotonic(), MessageBytes.of(problem.initial_model(config.seed))
+    model = problem.initial_model(config.seed)
+    saved, size = time.monotonic(), MessageBytes.of(model, private_names(model, config.private or ()))
     try:
         for number in range(done.round + 1, (config.rounds or 0) + 1):
             if journal.watch.stop:

@@ -143,6 +143,10 @@ def settings_of_run(config: RunConfig, name: str, federation: Federation, option
         raise InputError(f"{config.algorithm.name}: code does not travel to the server; use an algorithm by its name")
     if config.attack:
         raise InputError("attack: an experiment for one process, where all sites are one's own; leave it out")
+    if config.private:
+        raise InputError(
+            "private: models are at the server, so that nothing of them would be private; train on --fleet stacked"
+        )
     if config.device:
         raise InputError("device: sites on machines of their own compute on the CPU; leave it out")
     plain = {key: value for key, value in config.plain().items() if key not in ("problem", "fleet")}
