@@ -106,6 +106,14 @@ def test_a_run_that_fails_is_named_and_the_others_have_their_table(tmp_path, cli
     assert "fedavg" in printed and (tmp_path / "out" / "tiny.json").exists()
 
 
+def test_where_no_run_comes_to_its_end_the_reason_is_said(tmp_path, cli, monkeypatch):
+    run = {"rounds": 3, "optimizer": {"lr": 1e30}}
+    monkeypatch.setitem(SETTINGS, "steep", Setting("steep", "far too fast", {"name": "digits"}, run, seeds=(1,)))
+    code, _, err = cli("leaderboard", "steep", "--algorithms", "local", "--out", tmp_path)
+    assert code == 2 and err.count("\n") == 1
+    assert "steep: no run came to its end; local, seed 1: round 1" in err and "smaller step size" in err
+
+
 def test_a_setting_without_its_data_is_left_out_and_named(tmp_path, cli, tiny, monkeypatch):
     monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path / "nothing"))
     options = ("--algorithms", "local", "--out", tmp_path / "out")
@@ -138,10 +146,10 @@ def test_all_settings_and_contestants_are_listed(cli):
 
 
 def test_a_stopped_leaderboard_goes_on_and_ends_as_if_never_stopped(tmp_path, cli):
-    options = ["digits-iid", "digits-shards", "--algorithms", "fedavg", "--seeds", "1,2"]
-    out = tmp_path / "stopped"
+    options = ["digits-iid", "digits-shards", "--quick", "--algorithms", "fedavg", "--seeds", "1,2", "--workers", "1"]
+    out, whole = tmp_path / "stopped" / "quick", tmp_path / "whole" / "quick"
     process = subprocess.Popen(
-        [sys.executable, "-m", "allforone", "leaderboard", *options, "--out", str(out)],
+        [sys.executable, "-m", "allforone", "leaderboard", *options, "--out", str(out.parent)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -156,9 +164,9 @@ def test_a_stopped_leaderboard_goes_on_and_ends_as_if_never_stopped(tmp_path, cl
     assert len(done(out)) < 8 and not (out / "leaderboard.csv").exists()
     begun = done(out)
 
-    assert cli("leaderboard", *options, "--out", out)[0] == 0
+    assert cli("leaderboard", *options, "--out", out.parent)[0] == 0
     assert {path: when for path, when in done(out).items() if path in begun} == begun
-    assert cli("leaderboard", *options, "--out", tmp_path / "whole")[0] == 0
-    ours, theirs = (rows(folder / "leaderboard.csv") for folder in (out, tmp_path / "whole"))
+    assert cli("leaderboard", *options, "--out", whole.parent)[0] == 0
+    ours, theirs = (rows(folder / "leaderboard.csv") for folder in (out, whole))
     for key, row in theirs.items():
         assert {**ours[key], "seconds": ""} == {**row, "seconds": ""}

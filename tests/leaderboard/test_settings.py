@@ -1,7 +1,9 @@
 """Settings and contestants are what they say."""
 
 import inspect
+import os
 from fnmatch import fnmatch
+from pathlib import Path
 
 import pytest
 from torch import nn
@@ -54,6 +56,23 @@ def test_in_every_setting_of_digits_all_sites_have_enough_to_hold_some_out(name)
         assert min(round(0.2 * client.size) for client in problem.clients) >= 5
         if name.endswith("poor"):
             assert max(client.size for client in problem.clients) <= 30
+
+
+@pytest.mark.skipif(
+    not Path(os.environ.get("ALLFORONE_DATA", "/nowhere"), "cifar10").is_dir(),
+    reason="the real data are not here: set ALLFORONE_DATA to a folder with mnist, cifar10 and heart_disease",
+)
+@pytest.mark.parametrize("name", [name for name in SETTINGS if not name.startswith("digits")])
+def test_on_the_real_data_all_sites_have_enough_to_hold_some_out_and_the_labels_that_are_told(name):
+    problem = load_problem(parse(SETTINGS[name].base()).problem, SETTINGS[name].seeds[0])
+    sizes = [(client.size, len(client.test)) for client in problem.clients]
+    assert min(round(0.2 * size) for size, _ in sizes) >= 5
+    if name.endswith("poor"):
+        assert {size for size, _ in sizes} == {300}
+    told = {"cifar10-pfedgraph": (10, (5000, 1000)), "cifar10-fedala-labels": (20, (2250, 750))}
+    if name in told:
+        assert sizes == [told[name][1]] * told[name][0]
+        assert all(len(client.train.tensors[1].unique()) == 2 for client in problem.clients)
 
 
 def test_a_quick_setting_has_few_rounds_and_one_seed_and_is_otherwise_the_same():

@@ -28,13 +28,15 @@ def leaderboard(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME]…",
+            metavar="NAME",
             help=f"Settings by their names (--list), or all of {', '.join(GROUPS)}; by default all.",
             show_default=False,
             autocompletion=one_of([*GROUPS, *SETTINGS]),
         ),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Digits only, few rounds, one seed: in OUT/quick.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few rounds, one seed, and only digits if none is named: in OUT/quick.")
+    ] = False,
     seeds: Annotated[
         str | None, typer.Option(help="Seeds such as 127,496,1729; by default each setting's own.")
     ] = None,

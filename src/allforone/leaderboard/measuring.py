@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ..errors import InputError
 from ..runs import Comparison, Job, Watch, compare, plan_entries, read_comparison
 from .contestants import Contestant
 from .settings import Setting
@@ -19,6 +20,9 @@ def measure(
     jobs = plan_entries(setting.base(), entries, list(setting.seeds), out, skip_impossible=True)
     with progress(jobs) as watch:
         failed = compare(jobs, out, resumed=True, workers=workers, watch=watch)
+    if len(failed) == len(jobs):
+        job, reason = next(iter(failed.items()))
+        raise InputError(f"{setting.name}: no run came to its end; {job}: {reason}")
     asked = {(job.config.shown, job.config.seed) for job in jobs}
     found = read_comparison(out)
     return found._replace(runs=[run for run in found.runs if (run.algorithm, run.seed) in asked]), failed
