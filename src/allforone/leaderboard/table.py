@@ -16,7 +16,7 @@ RULE = (
     "round of least loss on the held-out share of the training data. worst: the worst site in the last round. worse "
     "off: sites that did worse than alone in the last round, over all seeds. vs alone: the difference, paired over "
     "sites and seeds; in the brackets lie all true differences of a table with 95 %. samples: drawn per client. "
-    "messages, MB: of all clients together. s: seconds of training on one core."
+    "messages, MB: of all clients together. s: seconds of training on one core, by the clock."
 )
 #: The columns of what a contestant took.
 COSTS = ("samples", "messages", "MB", "s")
