@@ -16,7 +16,7 @@ ORDER = [
     *("problems", "fleet", "machines", "collaboration", "algorithms", "theory", "runs"),
     *("notebook", "progress", "tensorboard", "loggers"),  # show the rounds of a run
     "machines/flare",  # a run that is started, followed and kept going from elsewhere
-    *("reports", "paper", "testing", "leakage", "results", "api", "estimator"),
+    *("reports", "paper", "testing", "leakage", "results", "leaderboard", "api", "estimator"),
     *("cli", "__main__", "__init__"),  # the doors
 ]
 

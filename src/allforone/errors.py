@@ -23,6 +23,10 @@ class InputError(AllForOneError, ValueError):
     """Something the user gave cannot be used."""
 
 
+class MissingData(InputError):  # noqa: N818  (what is wrong, as Diverged)
+    """A data set that is not on this machine."""
+
+
 class Diverged(AllForOneError):  # noqa: N818  (a state of the run, not a mistake of the caller)
     """The loss of `model` on the data of `client` is not a finite number."""
 

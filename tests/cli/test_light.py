@@ -38,6 +38,7 @@ def command(*arguments):
         (["theory", "plan", "--help"], "--epsilon"),
         (["privacy", "--help"], "--batch-size"),
         (["paper", "table2", "--help"], "cifar10"),
+        (["leaderboard", "--help"], "--publish"),
         (["--show-completion", "bash"], "_ALLFORONE_COMPLETE"),
     ],
 )
@@ -52,6 +53,7 @@ def test_help_version_and_completion_import_nothing_heavy(arguments, said):
     [
         ("allforone re", {"resume", "report"}),
         ("allforone run dig", {"digits"}),
+        ("allforone leaderboard cifar10-f", {"cifar10-fedala-labels", "cifar10-fedala-dirichlet"}),
         ("allforone run x --algorithm wg", {"wga-bc", "wga-bc-as-published"}),
     ],
 )

@@ -210,6 +210,13 @@ def test_a_column_that_is_constant_in_training_is_not_blown_up_where_a_test_pati
     assert va.test[0][:, 3].tolist() == [5.0] + [0.0] * (len(va.test[0]) - 1)
 
 
+def test_heart_disease_may_be_split_anew_with_every_seed(data):
+    write_heart(data, patients(lambda age: 200 + age))
+    by_seed, plain = (heart_disease(seed=7, split=split).clients[0].train.tensors[0] for split in ("seed", 7))
+    assert by_seed.equal(plain)
+    assert not by_seed.equal(heart_disease(seed=8, split="seed").clients[0].train.tensors[0])
+
+
 def test_another_split_of_heart_disease_trains_on_other_patients_whatever_the_seed(data):
     write_heart(data, patients(lambda age: 200 + age))
     flambys, same, other = (

@@ -1,7 +1,9 @@
+import pytest
 import torch
 from torch import nn
 
 import allforone as afo
+from allforone.errors import InputError
 from allforone.problems.cifar10 import lenet
 from allforone.problems.data import draw
 from allforone.problems.images import crop_and_flip, deal
@@ -81,3 +83,16 @@ def test_poor_clients_train_on_fewer_samples_but_are_judged_on_as_many():
     rich, poor = afo.digits(), afo.digits(samples_per_client=10)
     assert {len(client.train) for client in poor.clients} == {10}
     assert [len(c.test) for c in poor.clients] == [len(c.test) for c in rich.clients]
+
+
+def test_options_of_a_split_go_to_it_and_to_no_other():
+    def labels(**options):
+        return [set(client.train.tensors[1].tolist()) for client in afo.digits(**options).clients]
+
+    assert labels(split="cluster", clusters=5)[:2] == [{0, 1}, {2, 3}]
+    assert labels(split="dirichlet") == labels(split="dirichlet", concentration=0.5)
+    assert labels(split="dirichlet") != labels(split="dirichlet", concentration=0.1, least=20)
+    with pytest.raises(InputError, match="clusters is an option of split=cluster, not of split=iid: leave it out"):
+        afo.digits(split="iid", clusters=5)
+    with pytest.raises(InputError, match="least is an option of split=dirichlet, not of split=shards"):
+        afo.digits(split="shards", least=5)

@@ -1,5 +1,5 @@
 """The command line: `allforone run`, `compare`, `resume`, `report`, `watch`, `export`, `provision`, `join`, `serve`,
-`audit`, `privacy`, `data`, `theory`, `paper`.
+`audit`, `privacy`, `data`, `theory`, `paper`, `leaderboard`.
 
 The modules here import only what help and completion need; a command imports the rest when it runs.
 """
@@ -17,7 +17,7 @@ import typer
 from .. import __version__
 from ..errors import Notice, Stopped, explained, printable
 from ..stopping import asked, signals
-from . import audit, compare, data, machines, paper, privacy, report, run, theory
+from . import audit, compare, data, leaderboard, machines, paper, privacy, report, run, theory
 from .screen import complain, printing
 
 app = typer.Typer(
@@ -26,7 +26,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Personal models for many sites that borrow each other's gradients exactly as long as that helps.",
 )
-for command in (run.run, run.resume, compare.compare, report.report, report.watch, report.export):
+for command in (
+    run.run,
+    run.resume,
+    compare.compare,
+    leaderboard.leaderboard,
+    report.report,
+    report.watch,
+    report.export,
+):
     app.command()(command)
 for command in (machines.provision, machines.join, machines.serve, audit.audit, privacy.privacy):
     app.command()(command)

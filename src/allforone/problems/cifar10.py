@@ -35,10 +35,14 @@ def cifar10(
     samples_per_client: int | None = None,
     test_share: float = 0.2,
     augmented: bool = True,
+    clusters: int | None = None,
+    concentration: float | None = None,
+    least: int | None = None,
 ) -> Problem:
     """Training and test images pooled, dealt (cluster: even clients see classes 0–4, odd 5–9), then 80/20 each.
 
-    augmented: random crop and flip of the training images. samples_per_client: train on that many only.
+    augmented: random crop and flip of the training images. samples_per_client: train on that many only. clusters: of
+    the cluster split, by default two. concentration, least: of Dirichlet, by default 0.5 and any number of images.
     """
     images, labels = read_cifar10()
     return Problem(
@@ -50,6 +54,9 @@ def cifar10(
             seed=seed,
             test_share=test_share,
             samples_per_client=samples_per_client,
+            clusters=clusters,
+            concentration=concentration,
+            least=least,
             augment=crop_and_flip if augmented else None,
             transform=partial(normalise, mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010]),
         ),

@@ -23,6 +23,9 @@ def digits(
     hidden: int = 32,
     test_share: float = 0.5,
     samples_per_client: int | None = None,
+    clusters: int | None = None,
+    concentration: float | None = None,
+    least: int | None = None,
 ) -> Problem:
     """Handwritten digits and a network of one hidden layer. With the cluster split, even clients see 0–4, odd 5–9.
 
@@ -36,6 +39,9 @@ def digits(
         hidden: units of the hidden layer.
         test_share: the share of each client's images that tests its model.
         samples_per_client: at most so many of its others are trained on, by default all.
+        clusters: of the cluster split: into how many groups the digits fall; by default two.
+        concentration: of Dirichlet, by default 0.5: the smaller, the more unlike the clients.
+        least: of Dirichlet: images that every client has, at least.
 
     Example:
         >>> import allforone as afo
@@ -59,6 +65,9 @@ def digits(
             seed=seed,
             test_share=test_share,
             samples_per_client=samples_per_client,
+            clusters=clusters,
+            concentration=concentration,
+            least=least,
         ),
         model=partial(network, hidden),
         loss=F.cross_entropy,

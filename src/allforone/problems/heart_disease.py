@@ -1,7 +1,7 @@
 """Heart disease at four hospitals (UCI), prepared and split as FLamby does: 13 features, a logistic model."""
 
 import csv
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -42,9 +42,10 @@ class Centre(NamedTuple):
     test: tuple[Tensor, Tensor]
 
 
-def heart_disease(seed: int = 127, split: int = 43) -> Problem:
-    """Four clients, one for each hospital. Who is trained on and who tests depends on `split` only; 43 is FLamby's."""
-    centres = {name: centre(file, split=split) for file, name in CENTRES.items()}
+def heart_disease(seed: int = 127, split: int | Literal["seed"] = 43) -> Problem:
+    """Four clients, one for each hospital. Who is trained on and who tests depends on `split` only; 43 is FLamby's.
+    With `split="seed"` every seed splits the patients anew."""
+    centres = {name: centre(file, split=seed if split == "seed" else split) for file, name in CENTRES.items()}
     sizes = [len(data.train[0]) for data in centres.values()]
     return Problem(
         clients=[Client(data.train, data.test, name=name) for name, data in centres.items()],

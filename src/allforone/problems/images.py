@@ -1,6 +1,7 @@
 """What Mnist and Cifar10 share: one pool of images, dealt to clients, normalised and augmented batch by batch."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,8 @@ from .client import Client
 from .data import Augment
 
 SPLITS = {"cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.dirichlet, "shards": splits.shards}
+#: The options of each split that are the user's to give.
+OPTIONS = {"cluster": ("clusters",), "dirichlet": ("concentration", "least")}
 
 
 def deal(
@@ -25,15 +28,24 @@ def deal(
     samples_per_client: int | None = None,
     transform: Callable[[Tensor], Tensor] | None = None,
     augment: Augment | None = None,
+    **options: float | None,
 ) -> list[Client]:
-    """Deal a pool to clients by its labels, then split each client's part into training and test."""
+    """Deal a pool to clients by its labels, then split each client's part into training and test.
+
+    The options are those of the split; what is None is as the split has it.
+    """
     if not 1 <= clients <= len(labels):
         raise InputError(f"clients is {short(clients)}: must be between 1 and {len(labels)}, the number of samples")
     if not 0 < test_share < 1:
         raise InputError(f"test_share is {test_share}: must be between 0 and 1")
     if samples_per_client is not None and samples_per_client < 2:
         raise InputError(f"samples_per_client is {samples_per_client}: must be at least 2, to train and to test")
-    dealt = SPLITS[split](labels, clients, seed=seed)
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in OPTIONS.get(split, ()):
+            fits = next(each for each, names in OPTIONS.items() if name in names)
+            raise InputError(f"{name} is an option of split={fits}, not of split={split}: leave it out")
+    dealt = SPLITS[split](labels, clients, seed=seed, **given)
 
     def client(i: int) -> Client:
         part = dealt.parts[i]

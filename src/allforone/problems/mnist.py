@@ -27,10 +27,14 @@ def mnist(
     split: Literal["cluster", "iid", "dirichlet", "shards"] = "cluster",
     samples_per_client: int | None = None,
     test_share: float = 0.2,
+    clusters: int | None = None,
+    concentration: float | None = None,
+    least: int | None = None,
 ) -> Problem:
     """Training and test images pooled, dealt (cluster: even clients see 0–4, odd 5–9), then 80/20 for each client.
 
-    samples_per_client: train on that many only, where clients are poor in data and collaboration matters.
+    samples_per_client: train on that many only, where clients are poor in data and collaboration matters. clusters: of
+    the cluster split, by default two. concentration, least: of Dirichlet, by default 0.5 and any number of images.
     """
     parts = [
         (read_idx(f"{part}-images-idx3-ubyte.gz", "images"), read_idx(f"{part}-labels-idx1-ubyte.gz", "labels"))
@@ -46,6 +50,9 @@ def mnist(
             seed=seed,
             test_share=test_share,
             samples_per_client=samples_per_client,
+            clusters=clusters,
+            concentration=concentration,
+            least=least,
             transform=partial(normalise, mean=[0.1307], std=[0.3081]),
         ),
         model=network,

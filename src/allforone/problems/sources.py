@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from ..errors import InputError, suggest
+from ..errors import InputError, MissingData, suggest
 
 #: What reading a damaged zip file raises: of what is wrong inside, whatever the part that found it has.
 BROKEN_ZIP = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError, zlib.error)
@@ -149,9 +149,9 @@ def folder(name: str) -> Path:
     return Path(root).expanduser() / source(name).folder
 
 
-def missing(name: str, what: str) -> InputError:
+def missing(name: str, what: str) -> MissingData:
     """What to say when a file is not there."""
-    return InputError(
+    return MissingData(
         f"{name}: {what} is missing in {folder(name)}: get it with `allforone data fetch {name}`, or set "
         f"ALLFORONE_DATA to a folder that has {source(name).folder}/{what}"
     )

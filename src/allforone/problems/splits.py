@@ -7,6 +7,9 @@ from torch import Tensor
 
 from ..errors import InputError
 
+#: How often samples are dealt, at most, until every client has enough.
+MOST_DEALS = 1000
+
 
 class Split(NamedTuple):
     parts: list[Tensor]  #: the indices that each client gets
@@ -40,11 +43,32 @@ def iid(labels: Tensor, clients: int, *, seed: int = 0) -> Split:
     return Split(_all_served(parts, len(labels)), [0] * clients)
 
 
-def dirichlet(labels: Tensor, clients: int, *, concentration: float = 0.5, seed: int = 0) -> Split:
-    """Each class is dealt in shares drawn from Dirichlet(concentration): the smaller, the more unlike the clients."""
+def dirichlet(
+    labels: Tensor, clients: int, *, concentration: float = 0.5, least: int | None = None, seed: int = 0
+) -> Split:
+    """Each class is dealt in shares drawn from Dirichlet(concentration): the smaller, the more unlike the clients.
+
+    With `least`, it is dealt anew until every client has so many samples.
+    """
     if concentration <= 0:
         raise InputError(f"concentration is {concentration}: must be above 0")
+    if least is not None and not 1 <= least <= len(labels) // clients:
+        raise InputError(
+            f"least is {least}: must be between 1 and {len(labels) // clients}, what each of {clients} clients would "
+            f"have of {len(labels)} samples if all had as many"
+        )
     random = torch.Generator().manual_seed(seed)
+    for _ in range(1 if least is None else MOST_DEALS):
+        parts = _in_shares(labels, clients, concentration, random)
+        if least is None or min(map(len, parts)) >= least:
+            return Split(_all_served(parts, len(labels)), None)
+    raise InputError(
+        f"least is {least}: in {MOST_DEALS} deals some client had fewer; ask for less, or for a concentration above "
+        f"{concentration}"
+    )
+
+
+def _in_shares(labels: Tensor, clients: int, concentration: float, random: torch.Generator) -> list[Tensor]:
     parts: list[list[Tensor]] = [[] for _ in range(clients)]
     for label in labels.unique():
         indices = (labels == label).nonzero().flatten()
@@ -53,7 +77,7 @@ def dirichlet(labels: Tensor, clients: int, *, concentration: float = 0.5, seed:
         ends = (shares.cumsum(0) / shares.sum() * len(indices)).round().long().tolist()
         for part, start, end in zip(parts, [0, *ends[:-1]], ends, strict=True):
             part.append(indices[start:end])
-    return Split(_all_served([torch.cat(part) for part in parts], len(labels)), None)
+    return [torch.cat(part) for part in parts]
 
 
 def shards(labels: Tensor, clients: int, *, per_client: int = 2, seed: int = 0) -> Split:

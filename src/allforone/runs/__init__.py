@@ -2,7 +2,7 @@
 
 from .callbacks import Beginning, Callback, EarlyStopping
 from .callbacks import listed as listed_callbacks
-from .comparison import Job, compare, parse_seeds, plan
+from .comparison import Entry, Job, compare, parse_seeds, plan, plan_entries
 from .config import PAPER_SEEDS, PYTHON, Choice, RunConfig, pairs, parse
 from .export import export_client, export_module
 from .folder import Folder, refuse_begun, refuse_used
@@ -24,6 +24,7 @@ __all__ = [
     "Choice",
     "Comparison",
     "EarlyStopping",
+    "Entry",
     "FinishedRun",
     "Folder",
     "Given",
@@ -56,6 +57,7 @@ __all__ = [
     "parse",
     "parse_seeds",
     "plan",
+    "plan_entries",
     "prepare",
     "read_comparison",
     "read_result",

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,14 @@ class Job(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.config.shown}, seed {self.config.seed}"
+
+
+class Entry(NamedTuple):
+    """One algorithm of a comparison."""
+
+    algorithm: dict[str, Any]  #: its name and options, as in YAML
+    label: str | None = None  #: what tables call it, where its name is not enough
+    more: dict[str, Any] | None = None  #: what else of the config is its own
 
 
 def parse_seeds(text: str) -> list[int]:
@@ -64,12 +73,22 @@ def plan(
             f"algorithm options {', '.join(common)} fit a single algorithm; "
             f"to tell them apart write name:{next(iter(common))}=value in --algorithms"
         )
-    configs = []
+    entries = []
     for spoken in algorithms:
         name, options = split_options(spoken)
         choice = {**common, **pairs(options, "--algorithms"), "name": name}
-        shown = label(spoken) if options else None
-        configs.append(parse({**base, "algorithm": choice, "seed": seed_list[0], "label": shown}))
+        entries.append(Entry(choice, label(spoken) if options else None))
+    return plan_entries(base, entries, seed_list, out, skip_impossible=skip_impossible)
+
+
+def plan_entries(
+    base: dict[str, Any], entries: Sequence[Entry], seed_list: list[int], out: Path, *, skip_impossible: bool = False
+) -> list[Job]:
+    """As `plan`, of algorithms that are not spoken."""
+    configs = [
+        parse({**base, **(entry.more or {}), "algorithm": entry.algorithm, "seed": seed_list[0], "label": entry.label})
+        for entry in entries
+    ]
     problem = load_problem(configs[0].problem, seed_list[0])
     runs = [prepare(config, Given(problem=problem)) for config in configs]
     if skip_impossible and problem.clusters is None:

@@ -126,8 +126,8 @@ class Run:
         problem = as_seen(problem, config)
         if config.held_out and (exempt := unheld(problem.clients)):
             who = ", ".join(called(k, problem.clients[k].name) for k in exempt)
-            watcher = "the guard" if config.guard else "early stopping"
-            notice(f"{watcher} does not watch {who}: too few training samples to hold some out for it")
+            watcher = "the guard does not watch" if config.guard else "the held-out loss leaves out"
+            notice(f"{watcher} {who}: too few training samples to hold some out for it")
         fleet: Fleet = known(FLEETS, config.fleet.name, "fleet")(
             problem,
             seed=config.seed,

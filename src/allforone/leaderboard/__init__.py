@@ -1,0 +1,1 @@
+"""An honest leaderboard: named settings × contestants × seeds, with Local always in it."""

@@ -1,0 +1,65 @@
+"""Who is compared. A new contestant is one line of CONTESTANTS."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..catalogue import absolute, label, split_options
+from ..runs import Choice, Entry, load_algorithm, pairs
+from .settings import Setting
+
+#: With whom everybody is compared; always there.
+ALONE = "local"
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An algorithm with its options; what is private never leaves its owner."""
+
+    name: str
+    algorithm: str = ""  #: of the catalogue; by default that of the same name
+    options: Mapping[str, Any] = field(default_factory=dict)
+    private: str | None = None  #: "head" is the last layer, wherever a setting has one; else a pattern
+
+    def entry(self, setting: Setting) -> Entry | None:
+        """As a comparison has it; None where the setting has no head that could be private."""
+        algorithm = self.algorithm or self.name
+        private = setting.head if self.private == "head" else self.private
+        if self.private and private is None:
+            return None
+        return Entry(
+            {**self.options, "name": algorithm},
+            self.name if self.name != algorithm else None,
+            {"private": private} if private else None,
+        )
+
+
+CONTESTANTS = [
+    Contestant(ALONE),
+    Contestant("all-for-one"),
+    Contestant("all-for-one-round"),
+    Contestant("fedavg"),
+    Contestant("fedavg-finetune"),
+    Contestant("ditto"),
+    Contestant("apfl"),
+    Contestant("ifca"),
+    Contestant("cobo"),
+    Contestant("wga-bc"),
+    Contestant("oracle"),
+]
+
+
+def chosen(algorithms: str | None) -> list[Contestant]:
+    """Those of CONTESTANTS, or by the command line's names; of others, any of the catalogue: `ditto:penalty=1`."""
+    if algorithms is None:
+        return CONTESTANTS
+    known = {contestant.name: contestant for contestant in CONTESTANTS}
+    spoken = dict.fromkeys(name.strip() for name in algorithms.split(",") if name.strip())
+    return [known.get(name) or _spoken(name) for name in dict.fromkeys([ALONE, *spoken])]
+
+
+def _spoken(text: str) -> Contestant:
+    name, options = split_options(absolute(text))
+    given = pairs(options, "--algorithms")
+    load_algorithm(Choice(name=name, **given))  # a mistake shows before any data are read
+    return Contestant(label(text), name, given)

@@ -1,0 +1,76 @@
+"""What is kept of a setting: a small file of plain values, from which all tables are made."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..runs import Comparison, last_round
+from ..runs.quantities import Quantity, quantities
+from .scores import Score, scores
+from .settings import SETTINGS, VALIDATION, Setting
+
+Summary = dict[str, Any]
+
+
+def summarise(setting: Setting, comparison: Comparison) -> Summary:
+    quantity = comparison.quantities[0]
+    found = scores(comparison, quantity)
+    return {
+        "setting": setting.name,
+        "about": setting.about,
+        "config": setting.base(),
+        "clients": len(comparison.runs[0].clients),
+        "rounds": max(map(last_round, comparison.runs)),
+        "seeds": list(setting.seeds),
+        "validation": VALIDATION,
+        "metric": quantity.name,
+        "metrics": comparison.metrics,
+        "contestants": {name: score._asdict() for name, score in found.items()},
+        "published": setting.published and {**vars(setting.published)},
+    }
+
+
+def quantity_of(summary: Summary) -> Quantity:
+    """What contestants were judged by."""
+    return next(each for each in quantities(summary["metrics"]) if each.name == summary["metric"])
+
+
+def scores_of(summary: Summary) -> dict[str, Score]:
+    return {name: Score(**numbers) for name, numbers in summary["contestants"].items()}
+
+
+def write(summary: Summary, folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{summary['setting']}.json"
+    path.write_text(_text(summary), encoding="utf-8")
+    return path
+
+
+def _text(summary: Summary) -> str:
+    """JSON with a line for each key and for each contestant, so that a change shows where it is."""
+
+    def lines(values: dict[str, Any], indent: str) -> str:
+        told = (f"{json.dumps(key)}: {json.dumps(v, ensure_ascii=False, allow_nan=False)}" for key, v in values.items())
+        return f"{{\n{indent} " + f",\n{indent} ".join(told) + f"\n{indent}}}"
+
+    whole = lines({**summary, "contestants": None}, "")
+    return whole.replace('"contestants": null', f'"contestants": {lines(summary["contestants"], " ")}') + "\n"
+
+
+def read(folder: Path) -> list[Summary]:
+    """All that a folder holds, in the order of the settings."""
+    found = {path.stem: path for path in sorted(folder.glob("*.json"))}
+    return [_read(found[name]) for name in sorted(found, key=lambda name: ([*SETTINGS, name].index(name), name))]
+
+
+def _read(path: Path) -> Summary:
+    try:
+        summary: Summary = json.loads(path.read_bytes())
+        quantity_of(summary), scores_of(summary)
+    except (OSError, ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
+        raise InputError(
+            f"{path}: no summary of a setting ({type(error).__name__}); remove it, or write it anew by "
+            "`allforone leaderboard`"
+        ) from error
+    return summary
