@@ -174,16 +174,15 @@ def measure(engines: list[str], counts: list[int], numbers: list[int], kept: Pat
 
 
 def rounds_table(cases: list[Case], engines: list[str]) -> Table:
-    """Seconds and bytes of a round; times are those of the first engine."""
-    first = {(c.size, c.sites, c.exchange): c.seconds for c in cases if c.engine == engines[0]}
+    """Seconds of a round by each engine, and what it sends where sites are apart."""
+    found = {(c.size, c.sites, c.exchange, c.engine): c for c in cases}
     rows = []
-    for case in sorted(cases, key=lambda c: (c.size, c.sites, c.exchange == "round", engines.index(c.engine))):
-        plain_seconds = first[case.size, case.sites, case.exchange]
-        amount = "–" if case.sent is None else f"{case.sent / 1e6:.3g} MB"
-        ratio = f"{case.seconds / plain_seconds:.2g}"
-        who = [f"{case.size:,}", str(case.sites), case.exchange, case.engine]
-        rows.append([*who, f"{case.seconds:.3g}", ratio, amount])
-    return Table(["P", "sites", "exchange", "fleet", "seconds a round", "× the first", "sent a round"], plain(rows))
+    for size, sites, exchange in sorted({key[:3] for key in found}, key=lambda k: (*k[:2], k[2] == "round")):
+        of = [found.get((size, sites, exchange, engine)) for engine in engines]
+        sent = next((case.sent for case in of if case and case.sent is not None), None)
+        seconds = ["–" if case is None else f"{case.seconds:.2f}" for case in of]
+        rows.append([f"{size:,}", str(sites), exchange, *seconds, "–" if sent is None else f"{sent / 1e6:,.2f} MB"])
+    return Table(["P", "sites", "exchange", *engines, "sent"], plain(rows), caption="Seconds of a round.")
 
 
 def start_table(cases: list[Case]) -> Table:

@@ -20,6 +20,7 @@ class Contestant:
     algorithm: str = ""  #: of the catalogue; by default that of the same name
     options: Mapping[str, Any] = field(default_factory=dict)
     private: str | None = None  #: "head" is the last layer, wherever a setting has one; else a pattern
+    alternate: int | None = None  #: updates of what is private by itself, before those of a round
 
     def entry(self, setting: Setting) -> Entry | None:
         """As a comparison has it; None where the setting has no head that could be private."""
@@ -30,7 +31,7 @@ class Contestant:
         return Entry(
             {**self.options, "name": algorithm},
             self.name if self.name != algorithm else None,
-            {"private": private} if private else None,
+            {"private": private, "alternate": self.alternate} if private else None,
         )
 
 
@@ -45,6 +46,15 @@ CONTESTANTS = [
     Contestant("ifca"),
     Contestant("cobo"),
     Contestant("wga-bc"),
+    Contestant("fedamp"),
+    Contestant("fedfomo", options={"held": True}),
+    Contestant("fedala"),
+    Contestant("pfedgraph"),
+    Contestant("cfl"),
+    Contestant("pfedme"),
+    Contestant("fedper", "fedavg", private="head"),
+    Contestant("fedrep", "fedavg", private="head", alternate=10),
+    Contestant("all-for-one-head", "all-for-one", private="head"),
     Contestant("oracle"),
 ]
 

@@ -18,10 +18,12 @@ class Cost(NamedTuple):
 def cost(runs: list[FinishedRun]) -> Cost:
     """The mean over runs of one algorithm."""
     last = [run.metrics.filter(polars.col("round") == polars.col("round").max()) for run in runs]
+    messages, size = (_mean([frame[name][0] for frame in last]) for name in ("messages", "bytes"))
     return Cost(
         sum(frame["samples"].to_numpy().mean() for frame in last) / len(runs),
         sum(float(frame["seconds"][0]) for frame in last) / len(runs),
-        *(_mean([frame[name][0] for frame in last]) for name in ("messages", "bytes")),
+        messages,
+        size,
         _spent(last),
     )
 
