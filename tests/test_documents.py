@@ -28,7 +28,8 @@ def test_python_in_the_documents_runs(name, number, code, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     scope = {}
     exec(compile(code, f"{name} block {number}", "exec"), scope)
-    assert len(scope["result"].models) == len(scope["clients"])
+    clients = scope["clients"] if "clients" in scope else scope["problem"].clients
+    assert len(scope["result"].models) == len(clients)
     if "report(" in code:
         assert (tmp_path / "out" / "report.html").read_text().startswith("<!doctype html>")
 

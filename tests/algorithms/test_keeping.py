@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 from functools import partial
+from itertools import cycle, product
 
 import pytest
 import torch
@@ -19,6 +20,8 @@ from ..rounds import play
 
 HEAD = ("2.weight", "2.bias")
 SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+#: A model and how long private parts train by themselves: each algorithm meets one pair.
+WAYS = [*product([None, with_batch_norm], [0, 3])]
 
 
 def made(name):
@@ -142,9 +145,9 @@ def test_fedavg_with_a_private_head_keeps_the_contract_of_algorithms():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("alternate", [0, 3])
-@pytest.mark.parametrize("model", [None, with_batch_norm])
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("name", "model", "alternate"), [(name, *way) for name, way in zip(ALGORITHMS, cycle(WAYS), strict=False)]
+)
 def test_every_algorithm_keeps_its_contract_with_private_parts(name, model, alternate):
     names = HEAD if model is None else ("1.weight", "1.bias", "1.running_mean", "1.running_var", "3.bias")
     check_algorithm(Keeping(made(name), names, alternate), small_problem(model))

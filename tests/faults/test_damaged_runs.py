@@ -113,6 +113,13 @@ def test_a_file_as_old_as_the_checkpoint_before_is_gone_on_with_from_there(made,
     assert_whole(stopped.path, made)
 
 
+def test_a_config_cut_before_its_rounds_is_damaged_and_does_not_go_on_for_the_default_number(stopped, cli):
+    path = stopped.path / "config.yaml"
+    path.write_text(path.read_text().partition("rounds:")[0])
+    code, _, err = cli("resume", stopped.path)
+    assert code == 2 and "has no rounds" in err
+
+
 def test_a_config_edited_to_another_seed_is_noticed(stopped, cli):
     path = stopped.path / "config.yaml"
     path.write_text(path.read_text().replace("seed: 127", "seed: 128"))

@@ -3,13 +3,14 @@
 import sys
 
 import pytest
+import torch
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS
 from allforone.errors import InputError
 from allforone.fleet import FLEETS, Stacked
 from allforone.machines.loop import Loop
-from allforone.runs import Choice, Folder, execute, load_algorithm, parse, prepare, resume, run
+from allforone.runs import Choice, Folder, execute, load_algorithm, load_problem, parse, prepare, resume, run
 
 QUICK = {"problem": {"name": "digits", "clients": 4}, "rounds": 3, "inner": 2}
 OWN = """
@@ -173,3 +174,26 @@ def test_a_file_with_dataclasses_whose_types_are_text_is_loaded_and_hides_no_mod
     assert load_algorithm(Choice(name=f"{tmp_path / file}:algorithm", power=3)).criterion.power == 3
     assert all(sys.modules[name] is module for name, module in before.items())
     assert set(sys.modules) - set(before) == {str(tmp_path / file)}
+
+
+MODULE = """
+import torch, allforone as afo
+data = torch.randn(8, 3), torch.zeros(8, 1)
+{place}
+def problem():
+    return afo.Problem({model}, torch.nn.functional.mse_loss, clients=[afo.Client(data, data)])
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "model"),
+    [("", "torch.nn.Linear(3, 1)"), ("made = torch.nn.Linear(3, 1)", "made")],
+    ids=["inside", "above"],
+)
+def test_what_a_users_file_draws_is_the_same_in_every_run_of_a_seed(tmp_path, place, model):
+    (tmp_path / "mine.py").write_text(MODULE.format(place=place, model=model))
+    choice = Choice(name=f"{tmp_path / 'mine.py'}:problem")
+    before = torch.get_rng_state()
+    first, again, other = (load_problem(choice, seed).initial_model(seed).weight for seed in (1, 1, 2))
+    assert torch.equal(first, again) and not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -136,7 +136,9 @@ class InProcess(ABC):
             self.spending.compare(self._asked(ids, round), round.steps.start, samples)
         elif self.spending:
             self.spending.look(self._asked(ids, round), round.steps, samples)
-        return self.looked(models, self.to_look_at(round, samples, apart), ids, round.steps, sketch)
+        shown = self.to_look_at(round, samples, apart)
+        found = self.looked(models, shown, ids, round.steps, sketch)
+        return found if shown or not apart else found._replace(halves=found.halves[:, :, :1])  # nobody shows no halves
 
     def _asked(self, ids: Tensor, round: Round) -> Tensor:
         """[N], at how many models of those present each answers; ids: [N, c], whom each row asks."""

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from ..files import load_file
 from ..fleet import Optimizer, private_names
 from ..fleet.models import trained_names
 from ..problems import PROBLEMS, Client, Problem, Task
+from ..problems.data import generator, seeded
 from ..theory import SCHEDULES, constants_of, known_constants
 from ..theory import scheduler as theory_scheduler
 from .config import Choice, RunConfig, checked_options
@@ -67,7 +69,8 @@ def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str,
     if not colon:
         make = known(table, name, what, f", or your own as my_file.py:{what}")
     else:
-        make = _from_file(Path(path), attribute, what)
+        with _drawing_alike(more):
+            make = _from_file(Path(path), attribute, what)
         if isinstance(make, kind):
             if choice.options:
                 raise InputError(f"{name} is made already, so it takes no options; make it a function to give it some")
@@ -76,11 +79,16 @@ def _load(choice: Choice, table: Mapping[str, Any], kind: type[Part], what: str,
         raise InputError(f"{name} is a {type(make).__name__}: it must be an allforone.{what.capitalize()} or make one")
     given = checked_options(make, choice.options, f"{what} {name}")
     takes = inspect.signature(make).parameters
-    with blaming(f"{what} {name} failed"):
+    with blaming(f"{what} {name} failed"), _drawing_alike(more):
         made = make(**given, **{key: value for key, value in more.items() if key in takes})
     if not isinstance(made, kind):
         raise InputError(f"{name} gave {type(made).__name__}: it must return an allforone.{what.capitalize()}")
     return made
+
+
+def _drawing_alike(more: dict[str, Any]) -> AbstractContextManager[None]:
+    """A module that the user's file makes draws its weights: those of a seed are the same in every run and process."""
+    return seeded(generator(more.get("seed", 0), "made by the user"))
 
 
 def _from_file(path: Path, attribute: str, what: str) -> Any:

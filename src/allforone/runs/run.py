@@ -322,6 +322,8 @@ def resume(path: Path, on_round: OnRound | None = None) -> Result:
     """Go on with a run where its folder left off; the result is that of a run never interrupted."""
     folder = Folder.open(path)
     config = parse(folder.config, str(folder.path / "config.yaml"))
+    if config.rounds is None:  # which may be raised, so that nothing else would find it missing
+        raise InputError(f"{folder.path / 'config.yaml'}: has no rounds, which every run writes there: it is damaged")
     if config.problem.name == PYTHON:
         raise InputError(f"{path}: started from Python; go on there with train(..., out='{path}', resume=True)")
     return execute(prepare(config), path, resume=True, on_round=on_round)
