@@ -28,11 +28,9 @@ class Contestant:
         private = setting.head if self.private == "head" else self.private
         if self.private and private is None:
             return None
-        return Entry(
-            {**self.options, "name": algorithm},
-            self.name if self.name != algorithm else None,
-            {"private": private, "alternate": self.alternate} if private else None,
-        )
+        kept = {"private": private, "alternate": self.alternate}
+        more = {key: value for key, value in kept.items() if value}
+        return Entry({**self.options, "name": algorithm}, self.name if self.name != algorithm else None, more or None)
 
 
 CONTESTANTS = [
