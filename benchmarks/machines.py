@@ -2,6 +2,7 @@
 
     python -m benchmarks.machines                            # in one process, and on Ray if it is there
     python -m benchmarks.machines --engines loop,flare --sites 4
+    python -m benchmarks.machines --engines flare --sites 20 --numbers 999991 --rounds 1   # long: fewer rounds
 
 What was measured once is kept in --out and not measured again. A federation on FLARE is real processes of this machine:
 a server and, for each site, its part of FLARE and its code.
@@ -32,8 +33,8 @@ from allforone.runs import Folder
 
 #: Numbers of a model → its width between 13 inputs and one output; 0: none, a linear model.
 WIDTHS = {14: 0, 61_996: 4133, 999_991: 66_666}
-#: Rounds that are not measured, while everything warms up, and those that are.
-WARM, MEASURED = 1, 4
+#: Rounds that are not measured, while everything warms up.
+WARM = 1
 INNER = 5
 EXCHANGES = ("update", "round")
 
@@ -47,8 +48,8 @@ def loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return F.binary_cross_entropy_with_logits(outputs.squeeze(1), targets)
 
 
-def task(width: int) -> afo.Task:
-    settings = afo.Settings(rounds=WARM + MEASURED, inner=INNER, batch_size=16, optimizer={"name": "SGD", "lr": 0.05})
+def task(width: int, measured: int) -> afo.Task:
+    settings = afo.Settings(rounds=WARM + measured, inner=INNER, batch_size=16, optimizer={"name": "SGD", "lr": 0.05})
     return afo.Task(partial(model, width), loss, settings=settings, name="patients")
 
 
@@ -74,8 +75,8 @@ class Case(NamedTuple):
 Told = tuple[str, float, float | None, float | None]
 
 
-def in_process(engine: str, sites: int, width: int) -> Iterator[Told]:
-    learned = task(width)
+def in_process(engine: str, sites: int, width: int, measured: int) -> Iterator[Told]:
+    learned = task(width, measured)
     problem = afo.Problem(
         learned.model, learned.loss, settings=learned.settings, clients=[client(k) for k in range(sites)]
     )
@@ -87,7 +88,7 @@ def in_process(engine: str, sites: int, width: int) -> Iterator[Told]:
 
 def per_round(rounds: list[int], seconds: list[float]) -> float:
     at = dict(zip(rounds, seconds, strict=True))
-    return (at[WARM + MEASURED] - at[WARM]) / MEASURED
+    return (at[max(at)] - at[WARM]) / (max(at) - WARM)
 
 
 def sent(sites) -> float | None:  # type: ignore[no-untyped-def]
@@ -96,7 +97,7 @@ def sent(sites) -> float | None:  # type: ignore[no-untyped-def]
 
 
 @contextmanager
-def federation(sites: int, width: int, place: Path) -> Iterator[Callable[..., None]]:
+def federation(sites: int, width: int, measured: int, place: Path) -> Iterator[Callable[..., None]]:
     """A server and sites, once they have joined it; what is given runs commands of ours in its folder."""
     names = [f"site-{k}" for k in range(sites)]
     with socket.socket() as listening:
@@ -105,7 +106,7 @@ def federation(sites: int, width: int, place: Path) -> Iterator[Callable[..., No
     here = Path(__file__).parent.parent
     (place / "task.py").write_text(
         f"import sys; sys.path.insert(0, {str(here)!r})\n"
-        f"from benchmarks import machines\ntask = machines.task({width})\n"
+        f"from benchmarks import machines\ntask = machines.task({width}, {measured})\n"
     )
     for k, name in enumerate(names):
         (place / f"{name}.py").write_text(f"import task\nclient = task.machines.client({k})\n")
@@ -140,9 +141,9 @@ def federation(sites: int, width: int, place: Path) -> Iterator[Callable[..., No
             party.wait()
 
 
-def on_flare(sites: int, width: int) -> Iterator[Told]:
+def on_flare(sites: int, width: int, measured: int) -> Iterator[Told]:
     begun = time.time()
-    with tempfile.TemporaryDirectory() as place, federation(sites, width, Path(place)) as command:
+    with tempfile.TemporaryDirectory() as place, federation(sites, width, measured, Path(place)) as command:
         for exchange in EXCHANGES:
             out = Path(place) / exchange
             kit = "flare:kit=kits/coordinator"
@@ -158,7 +159,7 @@ def on_flare(sites: int, width: int) -> Iterator[Told]:
             yield exchange, per_round(rounds, seconds), sent(folder.sites()), first
 
 
-def measure(engines: list[str], counts: list[int], numbers: list[int], kept: Path) -> list[Case]:
+def measure(engines: list[str], counts: list[int], numbers: list[int], measured: int, kept: Path) -> list[Case]:
     """What the file holds, and what it does not, which it is given as it comes."""
     found = [Case(**json.loads(line)) for line in kept.read_text().splitlines()] if kept.exists() else []
     known = {(case.engine, case.sites, case.size) for case in found}
@@ -166,7 +167,7 @@ def measure(engines: list[str], counts: list[int], numbers: list[int], kept: Pat
     kept.parent.mkdir(parents=True, exist_ok=True)
     for engine, sites, size in track([w for w in wanted if w not in known], "measuring …", transient=True):
         ask = on_flare if engine == "flare" else partial(in_process, engine)
-        cases = [Case(engine, sites, size, *told) for told in ask(sites, WIDTHS[size])]
+        cases = [Case(engine, sites, size, *told) for told in ask(sites, WIDTHS[size], measured)]
         with kept.open("a") as file:
             file.writelines(json.dumps(case._asdict()) + "\n" for case in cases)
         found += cases
@@ -195,12 +196,13 @@ def main() -> None:
     parser.add_argument("--engines", default="stacked,loop,ray", help="of stacked, loop, ray, flare")
     parser.add_argument("--sites", default="4,20")
     parser.add_argument("--numbers", default=",".join(map(str, WIDTHS)), help="P, of " + ", ".join(map(str, WIDTHS)))
+    parser.add_argument("--rounds", type=int, default=4, help="that are measured, after one that is not")
     parser.add_argument("--markdown", action="store_true", help="tables for a document")
     parser.add_argument("--out", type=Path, default=Path("out/machines.jsonl"), help="where what was measured is kept")
     options = parser.parse_args()
     counts, numbers = ([int(part) for part in text.split(",")] for text in (options.sites, options.numbers))
     engines = options.engines.split(",")
-    cases = measure(engines, counts, numbers, options.out)
+    cases = measure(engines, counts, numbers, options.rounds, options.out)
     for table in (rounds_table(cases, engines), start_table(cases)):
         if options.markdown:
             print(markdown(table))

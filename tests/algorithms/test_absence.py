@@ -36,7 +36,7 @@ def rows(value, name=""):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(table=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=4))
 def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
     subject = hold_out(small_problem(), 0.2, 0)
@@ -53,55 +53,40 @@ def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
         for place, tensor in rows({"models": after.models, "optimizer": after.optimizer, "own": after.own}).items():
             if place in before:
                 assert tensor[away].equal(before[place][away]), place
-        assert (info.weights[away] == 0).all()
+        assert (info.weights[away] == 0).all() and (info.weights[:, away] == 0).all()
         if not any(present):
             assert all(t.equal(rows(state.common)[place]) for place, t in rows(after.common).items())
         state = after
 
 
-def spoiled(value, away, garbage):
-    """Models or memory in which the rows of who is away hold garbage."""
+def spoiled(value, away):
+    """Models or memory in which the rows of who is away are no numbers."""
     if isinstance(value, dict):
-        return {key: spoiled(item, away, garbage) for key, item in value.items()}
+        return {key: spoiled(item, away) for key, item in value.items()}
     if isinstance(value, Optimizer) or not value.is_floating_point():
         return value
-    return where_rows(away, torch.full_like(value, garbage), value)
+    return where_rows(away, torch.full_like(value, torch.nan), value)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [None, with_batch_norm])
-@pytest.mark.parametrize("name", ALL)
-def test_nobody_hears_of_the_model_and_memory_of_who_is_absent(name, model):
-    fleet, algorithm = Loop(hold_out(small_problem(model), 0.2, 0), seed=3), made(name)
+@pytest.mark.parametrize("name", ALL)  # `check_algorithm` does it with other numbers, and without buffers
+def test_nobody_hears_of_the_model_and_memory_of_who_is_absent(name):
+    fleet, algorithm = Loop(hold_out(small_problem(with_batch_norm), 0.2, 0), seed=3), made(name)
     state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
     for number in range(2):
         state, _ = advance(algorithm, state, fleet, begun([True] * 4, range(4 * number, 4 * number + 4), number + 1))
-    for there in ([True, False, True, True], [False, True, True, False], [False, False, True, False]):
+    for there in ([True, False, True, True], [False, False, True, False]):
         round, here = begun(there, range(8, 12), 3), torch.tensor(there)
         after, info = advance(algorithm, state, fleet, round)
-        for garbage in (1e3, torch.nan):
-            other = state._replace(
-                models=spoiled(state.models, ~here, garbage), own=spoiled(dict(state.own), ~here, garbage)
-            )
-            spoiled_after, spoiled_info = advance(algorithm, other, fleet, round)
-            found, expected = (
-                rows({"models": s.models, "optimizer": s.optimizer, "own": s.own}) for s in (spoiled_after, after)
-            )
-            assert all(found[place][here].equal(t[here]) for place, t in expected.items())
-            found, expected = rows(spoiled_after.common), rows(after.common)
-            assert all(found[place].equal(t) for place, t in expected.items())
-            assert spoiled_info.weights.equal(info.weights)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
-def test_no_weight_is_that_of_an_absent_client(name):
-    fleet, algorithm = Stacked(hold_out(small_problem(), 0.2, 0), seed=3), made(name)
-    state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
-    for number in range(3):
-        round = begun([True, False, True, True], range(4 * number, 4 * number + 4), number + 1)
-        state, info = advance(algorithm, state, fleet, round)
-        assert (info.weights[:, 1] == 0).all() and (info.weights[1] == 0).all()
+        other = state._replace(models=spoiled(state.models, ~here), own=spoiled(dict(state.own), ~here))
+        spoiled_after, spoiled_info = advance(algorithm, other, fleet, round)
+        found, expected = (
+            rows({"models": s.models, "optimizer": s.optimizer, "own": s.own}) for s in (spoiled_after, after)
+        )
+        assert all(found[place][here].equal(t[here]) for place, t in expected.items())
+        found, expected = rows(spoiled_after.common), rows(after.common)
+        assert all(found[place].equal(t) for place, t in expected.items())
+        assert spoiled_info.weights.equal(info.weights)
 
 
 def test_a_weight_is_that_of_who_was_there_whatever_the_algorithm_says():

@@ -10,7 +10,7 @@ from allforone.algorithms.fedavg import fedavg_round, share
 from allforone.algorithms.walking import moved, walk_together
 from allforone.collaboration import uniform_within
 from allforone.errors import Diverged, InputError
-from allforone.fleet import ATTACKS, Attack, Attacked, Optimizer, Stacked, everybody, pick, repeat
+from allforone.fleet import Attack, Attacked, Optimizer, Stacked, everybody, pick, repeat
 from allforone.machines.loop import Loop
 from allforone.problems import Client, Problem, synthetic
 from allforone.testing import MOMENTUM, check_algorithm, small_problem, with_batch_norm
@@ -186,7 +186,7 @@ def test_the_scheduler_goes_on_though_optimizers_start_anew():
     assert state.optimizer.lr == pytest.approx(0.05 / 8)
 
 
-@pytest.mark.parametrize("kind", ATTACKS)
+@pytest.mark.parametrize("kind", ["flip", "short", "stale", "mimicry", "cancelling"])  # all: fleet/test_attacks.py
 def test_honest_clients_do_not_lose_their_way_to_liars(kind):
     fleet = Attacked(Stacked(synthetic(seed=5, dimension=3, clients=12), seed=3), Attack(kind, 3))
     result = train(fleet, ROUND, Optimizer(partial(torch.optim.SGD, lr=0.1)), 30, inner=2, evaluate_every=30)
@@ -194,7 +194,7 @@ def test_honest_clients_do_not_lose_their_way_to_liars(kind):
     start = fleet.evaluate(fleet.initial(), fleet.begin(0, range(0))).excess[honest]
     end = fleet.evaluate(result.stacked, fleet.begin(0, range(0))).excess[honest]
     assert (end < 1e-3 * start).all()
-    if kind in ("nan", "inf", "short"):
+    if kind == "short":
         assert fleet.ledger.refused.nonzero().flatten().tolist() == fleet.liars
 
 

@@ -12,10 +12,11 @@ pytestmark = pytest.mark.slow
 
 @cache
 def final(dimension: int, algorithm: str, weighting: str | None = None, rounds: int | None = None):
-    """log10 excess loss, the mean over clients and seeds, and samples drawn per client."""
+    """log10 excess loss, the mean over clients and seeds, and samples drawn per client. In ten dimensions seeds differ
+    little and rounds are many: one seed."""
     values, samples = [], 0
     options = {"weighting": weighting} if weighting else {}
-    for seed in PAPER_SEEDS:
+    for seed in PAPER_SEEDS if dimension == 2 else PAPER_SEEDS[:1]:
         run = prepare(
             parse(
                 {
