@@ -25,7 +25,7 @@ from allforone.reports import server, watch
 from allforone.runs import parse, prepare, read_yaml
 from allforone.runs.names import find_client
 
-from .commands import PATIENCE, Command, is_one_line
+from .commands import CONTEXT, PATIENCE, Command, is_one_line
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -86,6 +86,8 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "--rounds", "1", "--out", "/proc/nowhere/run"], "/proc/nowhere"),
         (["run", "synthetic", "--rounds", "1", "--out", "/dev/null"], "/dev/null"),
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),
+        (["run", "n/" * 2500 + "mine.py:problem"], "n…n/"),
+        (["report", "n" * 5000], "nnn…nnn"),
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
         (["watch", ".", "--port", "0", "--host", "ü" * 100], "choose another --port or --host"),
@@ -99,6 +101,23 @@ def test_an_odd_command_gets_one_line_and_exit_code_two(cli, arguments, said, tm
     code, _, err = cli(*arguments)
     assert code == 2 and is_one_line(err) and len(err) < 600
     assert said in err
+
+
+def _refuse_kits():
+    """In a process of its own, where nothing else has imported FLARE."""
+    from allforone.machines.flare.submit import Remote
+
+    for fleet, said in (({"kit": "nowhere"}, "no kit there"), ({"kit": "x", "dead": 1}, "unknown key 'dead'")):
+        with pytest.raises(InputError, match=said):
+            Remote(parse({"problem": "task.py:task", "fleet": {"name": "flare", **fleet}}), Path("run"))
+    assert "nvflare" not in sys.modules
+
+
+def test_a_kit_and_its_options_are_refused_before_flare_is_imported():
+    process = CONTEXT.Process(target=_refuse_kits)
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
 
 
 FILES = {
