@@ -56,7 +56,7 @@ def survives(function, *arguments):
 
 
 @given(CONFIGS)
-@settings(max_examples=250)
+@settings(max_examples=150)
 def test_any_config_is_refused_in_one_line_or_taken(tmp_path_factory, config):
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_a_folder_with_a_file_of_something_else_is_refused_in_one_line_or_works(
     st.sampled_from(["cut", "flip", "insert", "double"]),
     st.sampled_from([*COMMANDS]),
 )
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_folder_damaged_anywhere_is_refused_in_one_line_or_gives_the_same(
     finished, tmp_path_factory, name, share, how, command
 ):

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 import allforone as afo
 from allforone.catalogue import folder_name
 from allforone.errors import InputError, Notice
+from allforone.machines.ray import started
 from allforone.problems import mnist, shuffle
 from allforone.reports import server, watch
 from allforone.runs import parse, prepare, read_yaml
@@ -118,6 +119,17 @@ def test_a_kit_and_its_options_are_refused_before_flare_is_imported():
     process.start()
     process.join(PATIENCE)
     assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_no_cluster_is_is_refused_before_ray_looks_for_it(scheme):
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(InputError, match=r"nobody answers at .*127\.0\.0\.1:\d+ .*; is the cluster up\?"):
+            started(f"{scheme}127.0.0.1:{taken.getsockname()[1]}")
+    for odd in ("nonsense", "host:", "host:99999", ":1", "[::1", "host:" + "9" * 5000):
+        with pytest.raises(InputError, match="give a cluster's, as ray://host:10001"):
+            started(scheme + odd)
 
 
 FILES = {
