@@ -1,4 +1,4 @@
-"""`python -m benchmarks.record`: what it costs to write down a run of many clients, and to report it: disk, memory, time.
+"""`python -m benchmarks.record`: what it costs to write down and report a run of many clients: disk, memory, time.
 
 Nobody trains: weights are made up, of at most 64 partners each, all tables are told, and every round is another.
 """

@@ -103,7 +103,7 @@ def test_an_lr_beside_a_schedule_that_would_overrule_it_is_refused(tmp_path):
     assert Settings("synthetic", lr=0.1, schedule="constant").as_config()["optimizer"] == {"lr": 0.1}
     path.write_text(
         path.read_text().replace("}, sch", "}, identity: {}, sch")
-    )  # as a run writes it, with all filled in
+    )  # as a run writes it
     assert Settings("synthetic", config=path).as_config()["schedule"] == "horizon"
 
 
