@@ -18,6 +18,7 @@ from allforone.algorithms import ALGORITHMS
 from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume, training
 from allforone.runs.durable import write_text
 from allforone.runs.folder import WEIGHTS
+from allforone.testing import small_problem
 
 from .commands import CONTEXT, PATIENCE
 
@@ -266,6 +267,15 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_thereafter(tm
     monkeypatch.setattr(os, "replace", lambda *names: done.append("named") or replace(*names))
     write_text(tmp_path / "file", "text")
     assert done == [(tmp_path / "file").stat().st_ino, "named", tmp_path.stat().st_ino]
+
+
+def test_all_that_a_checkpoint_goes_with_is_on_the_disk_before_it(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append((os.fstat(file).st_ino, os.fstat(file).st_size)))
+    afo.train(small_problem(), rounds=2, out=tmp_path)
+    files = [(tmp_path / name).stat() for name in ("checkpoint.safetensors", "metrics.csv", WEIGHTS)]
+    last, *others = [flushed.index((file.st_ino, file.st_size)) for file in files]
+    assert max(others) < last
 
 
 def test_rounds_hold_consecutive_updates_and_seconds_add_up():

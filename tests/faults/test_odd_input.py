@@ -23,7 +23,7 @@ from allforone.errors import InputError, Notice
 from allforone.machines.ray import started
 from allforone.problems import mnist, shuffle
 from allforone.reports import server, watch
-from allforone.runs import parse, prepare, read_yaml
+from allforone.runs import parse, plan, prepare, read_yaml
 from allforone.runs.names import find_client
 
 from .commands import CONTEXT, PATIENCE, Command, is_one_line
@@ -158,6 +158,12 @@ def test_a_label_never_becomes_a_path(label, tmp_path):
     name = folder_name(label)
     place = tmp_path / name / "1"
     assert name and len(name) < 150 and place.resolve().parent.parent == tmp_path.resolve()
+
+
+def test_a_run_of_a_comparison_lies_in_its_folder_whatever_it_is_called(tmp_path):
+    base, odd = {"problem": {"name": "synthetic", "clients": 2}, "rounds": 1}, "ditto:penalty=1 #/../../../../evil"
+    (job,) = plan(base, [odd], [1], tmp_path / "out")
+    assert job.path.resolve().parents[2] == (tmp_path / "out").resolve()
 
 
 def test_labels_of_one_folder_are_refused(cli, tmp_path):
