@@ -1,4 +1,4 @@
-"""`python -m benchmarks.record`: what it costs to write down a run of many clients: disk, memory, time.
+"""`python -m benchmarks.record`: what it costs to write down and report a run of many clients: disk, memory, time.
 
 Nobody trains: weights are made up, of at most 64 partners each, all tables are told, and every round is another.
 """
@@ -72,14 +72,20 @@ def measure(clients: int, rounds: int) -> dict[str, Any]:
         execute(prepare(config, Given(problem, MadeUp())), Path(place) / "run", on_round=on_round)
         taken = time.perf_counter() - when[0]
         size = sum(file.stat().st_size for file in (Path(place) / "run").iterdir()) / 1e6
+        begun = time.perf_counter()
+        command = [sys.executable, "-m", "allforone", "report", str(Path(place) / "run")]
+        subprocess.run(command, check=True, capture_output=True)
+        reporting = time.perf_counter() - begun
     return {
         "clients": clients,
         "rounds": rounds,
         "folder MB": size,
         "peak MB after a tenth": peak[rounds // 10],
-        "peak MB": peak[rounds],
+        "after half": peak[rounds // 2],
+        "at the end": peak[rounds],
         "seconds": taken,
         "share of time for weights and checkpoints": spent / taken,
+        "seconds of allforone report": reporting,
     }
 
 

@@ -18,6 +18,7 @@ from .problems.client import Clients, listed
 from .problems.data import Finite
 from .results import Trained, carry_out, start_from
 from .runs import PYTHON, Callback, Given, Record, listed_callbacks, needs_data, parse, read_result
+from .runs.config import refuse_two_step_sizes
 
 
 def train(
@@ -136,7 +137,9 @@ def train(
         privacy=privacy or earlier.privacy,
     )
     base = _settings(going_on) if going_on else {"problem": PYTHON}
-    config = parse({**base, **{key: value for key, value in told.items() if value is not None}}, "train")
+    told = {**base, **{key: value for key, value in told.items() if value is not None}}
+    refuse_two_step_sizes(lr, told.get("schedule"))
+    config = parse(told, "train")
     where = None if out is None else Path(out)
     return carry_out(config, given, where, resume=resume, progress=progress, callbacks=watching)
 

@@ -1,6 +1,7 @@
 """What can go wrong, said so that the reader knows what, where, and what to do."""
 
 import os
+import re
 import reprlib
 import sys
 import tempfile
@@ -13,6 +14,8 @@ from importlib.metadata import version
 
 #: Characters of a message that nobody foresaw.
 MOST_SAID = 300
+#: Letters of a word in a message, many more than a path has; of longer ones both ends are told.
+LONGEST_WORD = 400
 
 
 class AllForOneError(Exception):
@@ -101,6 +104,12 @@ def blaming(what: str, remedy: str = "") -> Iterator[None]:
 
 def explained(error: BaseException) -> str:
     """What stands in one line for any exception; the details of what nobody foresaw are written to a file."""
+    if isinstance(error, Stopped):
+        return " ".join(str(error).split())  # with a command that is to be given as it is
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][:100]}…{word[0][-100:]}", _explained(error))
+
+
+def _explained(error: BaseException) -> str:
     if isinstance(error, AllForOneError):
         return " ".join(str(error).split())
     if is_memory(error):

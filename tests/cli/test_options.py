@@ -1,8 +1,11 @@
 """What the options of `run` and `compare` make of a config."""
 
+from functools import partial
+
 import pytest
 import yaml
 
+import allforone as afo
 from allforone.cli.options import Settings
 from allforone.errors import InputError
 from allforone.runs import parse
@@ -85,6 +88,23 @@ def test_another_name_than_the_files_forgets_the_options_of_that_choice_alone(tm
     assert problem.pop("problem") == {"name": "synthetic", "dimension": 3}
     assert problem == {key: value for key, value in read.items() if key not in ("problem", "title")}
     assert "scheduler" not in Settings("digits", config=path, schedule="constant").as_config()
+
+
+def test_an_lr_beside_a_schedule_that_would_overrule_it_is_refused(tmp_path):
+    path = tmp_path / "config.yaml"
+    path.write_text("{optimizer: {name: SGD, lr: 0.1}, schedule: horizon}")
+    both = {"lr": 0.1, "schedule": "horizon"}
+    for call in (
+        *(Settings("synthetic", **given).as_config for given in (both, {"config": path}, {"config": path, "lr": 0.1})),
+        *(partial(afo.train, afo.synthetic(), **both), partial(afo.compare, afo.synthetic(), ["local"], **both)),
+    ):
+        with pytest.raises(InputError, match=r"lr is 0\.1 beside the schedule horizon, which sets every step size"):
+            call()
+    assert Settings("synthetic", lr=0.1, schedule="constant").as_config()["optimizer"] == {"lr": 0.1}
+    path.write_text(
+        path.read_text().replace("}, sch", "}, identity: {}, sch")
+    )  # as a run writes it
+    assert Settings("synthetic", config=path).as_config()["schedule"] == "horizon"
 
 
 def test_options_without_a_name_in_the_file_fit_the_name_that_is_given(tmp_path):

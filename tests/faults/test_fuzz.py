@@ -56,7 +56,7 @@ def survives(function, *arguments):
 
 
 @given(CONFIGS)
-@settings(max_examples=250)
+@settings(max_examples=150)
 def test_any_config_is_refused_in_one_line_or_taken(tmp_path_factory, config):
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -136,7 +136,7 @@ def test_a_folder_with_a_file_of_something_else_is_refused_in_one_line_or_works(
     st.sampled_from(["cut", "flip", "insert", "double"]),
     st.sampled_from([*COMMANDS]),
 )
-@settings(max_examples=150)
+@settings(max_examples=100)
 def test_a_folder_damaged_anywhere_is_refused_in_one_line_or_gives_the_same(
     finished, tmp_path_factory, name, share, how, command
 ):
@@ -169,3 +169,15 @@ def test_what_nobody_foresaw_is_told_in_one_line_as_our_fault(cli, monkeypatch, 
     assert f"this is a fault of allforone, not yours: please report it with {details}" in err
     assert "Traceback" in details.read_text() and "deep inside" in details.read_text()
     assert afo.__version__ in details.read_text()
+
+
+def test_a_panic_of_compiled_code_for_want_of_memory_is_told_as_that(cli, monkeypatch, tmp_path):
+    class Panic(BaseException):
+        """As those of Rust, which are no Exceptions."""
+
+    def broken(*given):
+        raise Panic("memory allocation of 8589934592 bytes failed")
+
+    monkeypatch.setattr("allforone.runs.read_comparison", broken)
+    code, _, err = cli("report", tmp_path)
+    assert (code, err) == (2, "allforone: not enough memory: try a smaller batch_size, fewer clients, or --workers 1\n")

@@ -1,6 +1,7 @@
 """Runs that are stopped, killed or diverge lose nothing, and go on as if nothing had happened."""
 
 import os
+import shutil
 import signal
 import time
 from functools import partial
@@ -17,6 +18,7 @@ from allforone.algorithms import ALGORITHMS
 from allforone.runs import Folder, checkpoint, execute, parse, prepare, resume, training
 from allforone.runs.durable import write_text
 from allforone.runs.folder import WEIGHTS
+from allforone.testing import small_problem
 
 from .commands import CONTEXT, PATIENCE
 
@@ -47,17 +49,19 @@ def assert_same_run(one, other):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, algorithm):
-    run = prepare(parse({**CONFIG, "algorithm": {"name": algorithm}}))
-    execute(run, tmp_path / "whole")
-    for rounds in (0, 3):
-        stopped = tmp_path / f"stopped after {rounds}"
-        with pytest.raises(KeyboardInterrupt):
-            execute(run, stopped, on_round=stop_after(rounds))
-        assert not Folder.open(stopped).finished
-        resume(stopped)
-        assert_same_run(stopped, tmp_path / "whole")
+@pytest.mark.parametrize(("algorithm", "rounds"), [("all-for-one", 1), *((name, 3) for name in ALGORITHMS)])
+def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(tmp_path, monkeypatch, algorithm, rounds):
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+
+    def copy(record):  # what is on the disk in the middle of this round is what a kill would have left
+        if record.number == rounds:
+            shutil.copytree(whole, stopped)
+
+    execute(prepare(parse({**CONFIG, "rounds": 4, "algorithm": {"name": algorithm}})), whole, on_round=copy)
+    assert Folder.open(stopped).label.round == rounds - 1 and not Folder.open(stopped).finished
+    resume(stopped)
+    assert_same_run(stopped, whole)
 
 
 @pytest.mark.slow
@@ -263,6 +267,15 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_the_name_thereafter(tm
     monkeypatch.setattr(os, "replace", lambda *names: done.append("named") or replace(*names))
     write_text(tmp_path / "file", "text")
     assert done == [(tmp_path / "file").stat().st_ino, "named", tmp_path.stat().st_ino]
+
+
+def test_all_that_a_checkpoint_goes_with_is_on_the_disk_before_it(tmp_path, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(os, "fsync", lambda file: flushed.append((os.fstat(file).st_ino, os.fstat(file).st_size)))
+    afo.train(small_problem(), rounds=2, out=tmp_path)
+    files = [(tmp_path / name).stat() for name in ("checkpoint.safetensors", "metrics.csv", WEIGHTS)]
+    last, *others = [flushed.index((file.st_ino, file.st_size)) for file in files]
+    assert max(others) < last
 
 
 def test_rounds_hold_consecutive_updates_and_seconds_add_up():

@@ -5,8 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 from resource import RLIMIT_FSIZE
 
@@ -20,12 +18,12 @@ from torch.utils.data import Dataset
 import allforone as afo
 from allforone.catalogue import folder_name
 from allforone.errors import InputError, Notice
+from allforone.machines.ray import started
 from allforone.problems import mnist, shuffle
-from allforone.reports import server, watch
-from allforone.runs import parse, prepare, read_yaml
+from allforone.runs import parse, plan, prepare, read_yaml
 from allforone.runs.names import find_client
 
-from .commands import PATIENCE, Command, is_one_line
+from .commands import CONTEXT, PATIENCE, Command, is_one_line
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "\n".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -86,6 +84,8 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "--rounds", "1", "--out", "/proc/nowhere/run"], "/proc/nowhere"),
         (["run", "synthetic", "--rounds", "1", "--out", "/dev/null"], "/dev/null"),
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),
+        (["run", "n/" * 2500 + "mine.py:problem"], "n…n/"),
+        (["report", "n" * 5000], "nnn…nnn"),
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
         (["watch", ".", "--port", "0", "--host", "ü" * 100], "choose another --port or --host"),
@@ -99,6 +99,34 @@ def test_an_odd_command_gets_one_line_and_exit_code_two(cli, arguments, said, tm
     code, _, err = cli(*arguments)
     assert code == 2 and is_one_line(err) and len(err) < 600
     assert said in err
+
+
+def _refuse_kits():
+    """In a process of its own, where nothing else has imported FLARE."""
+    from allforone.machines.flare.submit import Remote
+
+    for fleet, said in (({"kit": "nowhere"}, "no kit there"), ({"kit": "x", "dead": 1}, "unknown key 'dead'")):
+        with pytest.raises(InputError, match=said):
+            Remote(parse({"problem": "task.py:task", "fleet": {"name": "flare", **fleet}}), Path("run"))
+    assert "nvflare" not in sys.modules
+
+
+def test_a_kit_and_its_options_are_refused_before_flare_is_imported():
+    process = CONTEXT.Process(target=_refuse_kits)
+    process.start()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_no_cluster_is_is_refused_before_ray_looks_for_it(scheme):
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(InputError, match=r"nobody answers at .*127\.0\.0\.1:\d+ .*; is the cluster up\?"):
+            started(f"{scheme}127.0.0.1:{taken.getsockname()[1]}")
+    for odd in ("nonsense", "host:", "host:99999", ":1", "[::1", "host:" + "9" * 5000):
+        with pytest.raises(InputError, match="give a cluster's, as ray://host:10001"):
+            started(scheme + odd)
 
 
 FILES = {
@@ -127,6 +155,12 @@ def test_a_label_never_becomes_a_path(label, tmp_path):
     name = folder_name(label)
     place = tmp_path / name / "1"
     assert name and len(name) < 150 and place.resolve().parent.parent == tmp_path.resolve()
+
+
+def test_a_run_of_a_comparison_lies_in_its_folder_whatever_it_is_called(tmp_path):
+    base, odd = {"problem": {"name": "synthetic", "clients": 2}, "rounds": 1}, "ditto:penalty=1 #/../../../../evil"
+    (job,) = plan(base, [odd], [1], tmp_path / "out")
+    assert job.path.resolve().parents[2] == (tmp_path / "out").resolve()
 
 
 def test_labels_of_one_folder_are_refused(cli, tmp_path):
@@ -268,74 +302,6 @@ def test_a_full_disk_ends_a_run_in_one_line_and_what_was_written_before_is_kept(
     assert code == 2 and is_one_line(err), err
     assert "cannot be written (File too large)" in err
     assert (tmp_path / "run" / "checkpoint.safetensors").exists()
-
-
-@pytest.fixture
-def address(tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "PATIENT", 0.3)
-    monkeypatch.setattr(watch, "CONNECTIONS", 4)
-    (tmp_path / "config.yaml").write_text("garbage: [")
-    with server(tmp_path) as serving:
-        thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield "127.0.0.1", serving.server_port
-        serving.shutdown()
-        thread.join()
-
-
-def asked(address, request):
-    with socket.create_connection(address, timeout=60) as connection:
-        connection.sendall(request)
-        answer = b""
-        while block := connection.recv(4096):
-            answer += block
-    return answer
-
-
-@pytest.mark.parametrize(
-    ("request_", "status"),
-    [
-        (b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", b"200"),
-        (b"GET /data.json HTTP/1.0\r\nHost: localhost\r\n\r\n", b"200"),
-        (b"GET / HTTP/1.0\r\nHost: [::1\r\n\r\n", b"400"),
-        (b"GET //[ HTTP/1.0\r\nHost: localhost\r\n\r\n", b"404"),
-        (b"GET / HTTP/1.0\r\nHost: \xff\xfe\r\n\r\n", b"403"),
-        (b"GET / HTTP/1.0\r\n", b""),
-        (b"", b""),
-        (b"\0" * 100 + b"\r\n\r\n", b"400"),
-    ],
-)
-def test_watch_answers_any_request_or_ends_it(address, request_, status):
-    answer = asked(address, request_)
-    assert status in answer and bool(status) == bool(answer), answer
-    if request_.startswith(b"GET / HTTP/1.0\r\nHost: 127"):
-        assert b"Waiting for the first round" in answer and b"config.yaml: not YAML" in answer
-
-
-def test_watch_closes_connections_beyond_its_number_and_goes_on(address):
-    several = [socket.create_connection(address, timeout=60) for _ in range(12)]
-    assert sum(connection.recv(1) == b"" for connection in several) == 12  # all end: beyond the number, or in time
-    for connection in several:
-        connection.close()
-    assert b"200" in asked(address, b"GET / HTTP/1.0\r\nHost: localhost\r\n\r\n")
-
-
-def test_watch_ends_a_request_that_comes_byte_by_byte(address, monkeypatch):
-    monkeypatch.setattr(watch, "LONGEST", 0.5)
-    closed = pytest.raises((BrokenPipeError, ConnectionResetError))
-    with socket.create_connection(address, timeout=60) as connection, closed:
-        _drip(connection)
-
-
-def _drip(connection):
-    for _ in range(200):  # each in good time
-        connection.sendall(b"G")
-        time.sleep(0.05)
-
-
-def test_watch_does_not_take_an_empty_host_for_every_address_of_the_machine(tmp_path):
-    with pytest.raises(InputError, match=r"the host is empty: give 127\.0\.0\.1"):
-        server(tmp_path, host="")
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import torch
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, Guarded, Info, Weighted, advance
 from allforone.errors import InputError
-from allforone.fleet import Optimizer, Stacked, among_present
+from allforone.fleet import Optimizer, Stacked, among_present, mean
 from allforone.machines.loop import Loop
 from allforone.problems import hold_out, synthetic
 
@@ -165,3 +165,8 @@ def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algor
 def settled(before, after):
     """The slots before; zeros where there were none yet."""
     return {**{name: torch.zeros_like(slot) for name, slot in slots(after).items()}, **slots(before)}
+
+
+def test_a_mean_does_not_read_the_models_of_those_who_are_absent():
+    mask = torch.tensor([[0.0, -torch.inf], [torch.nan, torch.inf], [2.0, -torch.inf]])
+    assert mean({"mask": mask}, torch.tensor([0.5, 0.0, 0.5]))["mask"].tolist() == [[1.0, -torch.inf]]

@@ -60,6 +60,11 @@ def test_data_may_be_drawn_anew_for_each_seed():
     assert first.roster != second.roster
 
 
+def test_a_list_of_one_seed_is_that_seed_and_a_number_is_how_many():
+    for seeds, meant in (([1], [1]), (1, [127])):
+        assert afo.compare(hospitals(), [afo.Local()], seeds=seeds, rounds=1).seeds == meant
+
+
 def test_of_one_seed_the_interval_is_students_over_sites():
     d = np.random.default_rng(0).normal(0.3, 1, (9, 1))
     found, expected = paired(d), ttest_1samp(d[:, 0], 0)

@@ -151,6 +151,7 @@ class Settings:
     def as_config(self, algorithm: str | None = None) -> dict[str, Any]:
         """The YAML file, overridden by the options. Files of the user are named from the root, for a later resume."""
         from ..runs import pairs, read_yaml
+        from ..runs.config import refuse_two_step_sizes
 
         given = read_yaml(self.config) if self.config else {}
         for key in PLAIN:
@@ -175,6 +176,8 @@ class Settings:
             given["optimizer"] = {"name": self.optimizer}
         if self.lr is not None:
             given["optimizer"] = {**_choice(given.get("optimizer")), "lr": self.lr}
+        if self.lr is not None or not (self.schedule or "identity" in given):  # a resolved file has both
+            refuse_two_step_sizes(_choice(given.get("optimizer")).get("lr"), given.get("schedule"))
         return given
 
 

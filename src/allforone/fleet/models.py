@@ -73,7 +73,8 @@ def pick(models: Models, rows: Tensor) -> Models:
 
 
 def mean(models: Models, weights: Tensor) -> Models:
-    """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's."""
+    """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's. A
+    model without a weight is not read, whatever infinities it holds."""
     return {
         name: _mean(double(tensor), weights)[None].to(tensor.device, tensor.dtype)
         if tensor.is_floating_point()
@@ -83,6 +84,8 @@ def mean(models: Models, weights: Tensor) -> Models:
 
 
 def _mean(rows: Tensor, weights: Tensor) -> Tensor:
+    if (weights == 0).any():
+        rows = where_rows(weights != 0, rows, torch.zeros((), dtype=rows.dtype))
     return torch.einsum("n,n...->...", weights.to(rows.device, rows.dtype), rows)
 
 

@@ -1,16 +1,18 @@
 """Sites in the processes of Ray: all cores of this machine, or a cluster that one owner has."""
 
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
-from ..errors import InputError, blaming
+from ..errors import InputError, blaming, short
 from ..files import load_file, loaded_files
 from ..fleet import Participation
 from ..fleet.in_process import checked_module
@@ -23,6 +25,8 @@ from .wire import decode, encode
 
 #: Seconds in which Ray may start a process and send it its clients; whoever needs longer is absent until then.
 STARTING = 120.0
+#: Seconds in which somebody must answer at the address of a cluster.
+KNOCKING = 10.0
 
 
 class Host:
@@ -151,6 +155,8 @@ class Ray(Sites):
 
 def started(address: str | None) -> Any:
     """Ray, joined at this address or, without one, started here for this machine alone."""
+    if address is not None:
+        _knock(address)
     if address is None:  # else it listens to all who can reach this machine; Ray reads it when it is imported
         os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
     try:
@@ -167,6 +173,24 @@ def started(address: str | None) -> Any:
         else:
             ray.init(address, log_to_driver=False)
     return ray
+
+
+def _knock(address: str) -> None:
+    """Refuse an address where nobody answers, at once: Ray itself would try on for minutes."""
+    scheme, _, rest = address.rpartition("://")
+    if address in ("auto", "local") or scheme not in ("", "ray"):
+        return  # which Ray alone understands
+    try:
+        place = urlsplit(f"//{rest}")
+        host, port = place.hostname, place.port
+    except ValueError:
+        host = port = None
+    if not host or not port:
+        raise InputError(f"fleet ray: address '{short(address)}': give a cluster's, as ray://host:10001, or auto")
+    try:
+        socket.create_connection((host, port), KNOCKING).close()
+    except (OSError, UnicodeError) as error:
+        raise InputError(f"fleet ray: nobody answers at {short(address)} ({error}); is the cluster up?") from error
 
 
 def _array(content: bytes) -> np.ndarray:

@@ -14,7 +14,7 @@ from ..errors import InputError, suggest
 from ..problems import Problem
 from ..reports import write_report
 from ..runs import PYTHON, Choice, Comparison, Given, load_algorithm, pairs, parse, parse_seeds
-from ..runs.config import OF_EVERY_ALGORITHM
+from ..runs.config import OF_EVERY_ALGORITHM, refuse_two_step_sizes
 from ..runs.quantities import Quantity
 from .again import carry_out
 from .paired import holm, paired
@@ -134,7 +134,9 @@ def compare(
         ['local']
     """
     named = _named(algorithms)
-    wanted = parse_seeds(str(seeds) if isinstance(seeds, int) else ",".join(map(str, seeds)))
+    # a comma behind the last: a list of one is that seed, not how many
+    wanted = parse_seeds(str(seeds) if isinstance(seeds, int) else ",".join([*map(str, seeds), ""]))
+    refuse_two_step_sizes(settings.get("lr"), settings.get("schedule"))
     if "lr" in settings:
         settings["optimizer"] = {"lr": settings.pop("lr")}
     results = {}

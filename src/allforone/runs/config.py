@@ -154,6 +154,15 @@ def parse(given: dict[str, Any], source: str = "options") -> RunConfig:
         raise InputError(explain(error, source, list(RunConfig.model_fields))) from None
 
 
+def refuse_two_step_sizes(lr: Any, schedule: Any) -> None:
+    """Of what the user gave: an lr beside a schedule that would overrule it. The constant one takes it."""
+    name = schedule.get("name") if isinstance(schedule, dict) else schedule
+    if lr is not None and name in ("horizon", "decreasing"):
+        raise InputError(
+            f"lr is {short(lr)} beside the schedule {name}, which sets every step size by itself: leave one out"
+        )
+
+
 def pairs(given: list[str], flag: str) -> dict[str, Any]:
     """Options written as name=value, the value as in YAML."""
     found = {}

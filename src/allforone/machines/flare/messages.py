@@ -2,10 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nvflare.apis.fl_constant import FLContextKey
-from nvflare.apis.fl_context import FLContext
+if TYPE_CHECKING:  # it takes seconds to import, and who starts a run reads the names here before anything is checked
+    from nvflare.apis.fl_context import FLContext
 
 #: FLARE's name for our questions.
 TOPIC = "allforone"
@@ -16,12 +16,18 @@ CONTENT, SECONDS, WHY = "bytes", "seconds", "why"
 SETTINGS = "settings.json"
 
 
-def settings_of(context: FLContext) -> dict[str, Any]:
+def settings_of(context: "FLContext") -> dict[str, Any]:
     """The plain values that came with the job of this process."""
-    folder = Path(context.get_prop(FLContextKey.WORKSPACE_OBJECT).get_app_config_dir(context.get_job_id()))
-    return dict(json.loads((folder / SETTINGS).read_text()))
+    folder = Path(_workspace(context).get_app_config_dir(context.get_job_id()))
+    return dict(json.loads((folder / SETTINGS).read_text(encoding="utf-8")))
 
 
-def kit_of(context: FLContext) -> Path:
+def kit_of(context: "FLContext") -> Path:
     """The folder of the kit that this process runs from."""
-    return Path(context.get_prop(FLContextKey.WORKSPACE_OBJECT).get_root_dir())
+    return Path(_workspace(context).get_root_dir())
+
+
+def _workspace(context: "FLContext") -> Any:
+    from nvflare.apis.fl_constant import FLContextKey
+
+    return context.get_prop(FLContextKey.WORKSPACE_OBJECT)

@@ -56,7 +56,8 @@ class Remote:
         refuse_used(self.out)
         job = self.link.submit(self.name, self.settings, len(self.federation.sites))
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "config.yaml").write_text(yaml.safe_dump(self.config.plain(), sort_keys=False, allow_unicode=True))
+        told = yaml.safe_dump(self.config.plain(), sort_keys=False, allow_unicode=True)
+        (self.out / "config.yaml").write_text(told, encoding="utf-8")
         return job
 
     def resume(self, say: Say) -> str:
