@@ -20,7 +20,7 @@ SGD = partial(torch.optim.SGD, lr=0.05)
 
 
 def first_round(algorithm):
-    fleet = Stacked(problem("linear"), seed=3)
+    fleet = Stacked(problem("linear", sizes=(12, 30)), seed=3)
     state = algorithm.init(fleet.initial(), Optimizer(SGD))
     r = algorithm.estimator(fleet, state.models, {}, at(fleet, 0))[0].similarity
     return r, algorithm.collaborate(state, fleet, at(fleet, 0))[0].weights, fleet.roster.sizes
@@ -36,7 +36,7 @@ def test_binary_weights_follow_data_and_continuous_ones_do_not():
 
 
 def test_who_was_unlike_five_times_running_is_never_listened_to_again():
-    fleet, algorithm = Stacked(problem("linear"), seed=3), all_for_one_continuous(samples=9)
+    fleet, algorithm = Stacked(problem("linear", sizes=(12, 30)), seed=3), all_for_one_continuous(samples=9)
     state = algorithm.init(fleet.initial(), Optimizer(SGD))
     unlike = torch.zeros(4, 4, dtype=torch.float64)
     unlike[0, 1:] = PATIENCE
