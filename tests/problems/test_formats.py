@@ -16,7 +16,7 @@ import torch
 from allforone.errors import InputError
 from allforone.problems import cifar10, heart_disease, ixi, mnist
 from allforone.problems.cifar10 import BATCHES, read_cifar10
-from allforone.problems.heart_disease import centre, read_centre
+from allforone.problems.heart_disease import CENTRES, centre, read_centre
 from allforone.problems.ixi import read_ixi
 from allforone.problems.mnist import read_idx
 
@@ -208,6 +208,22 @@ def test_a_column_that_is_constant_in_training_is_not_blown_up_where_a_test_pati
     va = centre("va")
     assert (va.train[0][:, 3] == 0).all()
     assert va.test[0][:, 3].tolist() == [5.0] + [0.0] * (len(va.test[0]) - 1)
+
+
+def test_hospitals_scaled_together_keep_how_they_differ(data):
+    write_heart(data, patients(lambda age: 200 + age))
+    (data / "heart_disease" / "processed.va.data").write_text(patients(lambda age: 300 + age))
+    clients = heart_disease(scaling="together").clients
+    raw = [centre(name, scaled=False) for name in CENTRES]
+    everybody = torch.cat([hospital.train[0] for hospital in raw])
+    unit = torch.where(everybody.std(0) > 0, everybody.std(0), 1)
+    for client, hospital in zip(clients, raw, strict=True):
+        for ours, theirs in ((client.train, hospital.train), (client.test, hospital.test)):
+            torch.testing.assert_close(ours.tensors[0], (theirs[0] - everybody.mean(0)) / unit)
+    means = [client.train.tensors[0][:, 3].mean() for client in clients]
+    assert means[3] > 1 and max(means[:3]) < 0  # apart, all are 0
+    with pytest.raises(InputError, match="scaling is 'both': must be 'apart' or 'together'"):
+        heart_disease(scaling="both")
 
 
 def test_heart_disease_may_be_split_anew_with_every_seed(data):
