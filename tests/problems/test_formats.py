@@ -12,6 +12,7 @@ import nibabel
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from allforone.errors import InputError
 from allforone.problems import cifar10, heart_disease, ixi, mnist
@@ -126,6 +127,23 @@ def test_cifar10_reads_every_layout_alike(data, layout):
     assert images.equal(torch.from_numpy(np.concatenate([b[0] for b in batches.values()]).reshape(-1, 3, 32, 32)))
     assert labels.tolist() == list(range(10)) * 12
     assert len(cifar10(clients=4).clients) == 4
+
+
+def test_cifar10_as_published_moves_every_image_once_and_deals_the_first_labels_to_odd_clients(data):
+    batches = cifar_batches()
+    write_cifar(data, "cifar-10-batches-bin", batches)
+    original = {image.tobytes() for pixels, _ in batches.values() for image in pixels}
+    problem = cifar10(clients=4, as_published=True)
+    assert [client.cluster for client in problem.clients] == [1, 0, 1, 0]
+    assert set(problem.clients[1].train.tensors[1].tolist()) == {0, 1, 2, 3, 4}
+    for part in [part for client in problem.clients for part in (client.train, client.test)]:
+        assert part.augment is None
+        kept = [image.numpy().tobytes() in original for image in part.tensors[0]]
+        assert sum(kept) < len(kept) / 4  # one in 81 is neither moved nor mirrored
+    pools = [layer for layer in problem.initial_model(0).modules() if isinstance(layer, nn.AvgPool2d | nn.MaxPool2d)]
+    assert [type(layer) for layer in pools] == [nn.AvgPool2d] * 2
+    again = cifar10(clients=4, as_published=True)
+    assert [c.fingerprint for c in again.clients] == [c.fingerprint for c in problem.clients]
 
 
 @pytest.mark.parametrize(
