@@ -95,8 +95,10 @@ def plainly(subject, private, rounds, inner, alternate=0, size=4, seed=3):
     sites = [copy.deepcopy(subject.initial_model(seed)).train() for _ in subject.clients]
     shares = torch.tensor([float(client.size) for client in subject.clients])
     shares = shares / shares.sum()
-    head = [SGD([p for name, p in site.named_parameters() if name in private]) for site in sites]
-    body = [SGD([p for name, p in site.named_parameters() if name not in private]) for site in sites]
+    head, body = (
+        [SGD([{"params": [p for n, p in site.named_parameters() if (n in private) == kept]}]) for site in sites]
+        for kept in (True, False)
+    )
 
     def update(k, step, optimizers):
         x, y = draw(subject.clients[k].train, size, seed=seed, client=k, step=step, purpose="update")
