@@ -25,7 +25,7 @@ from rich.progress import Progress
 from allforone.algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle, advance
 from allforone.algorithms.base import Info, Memory, State, Weighted
 from allforone.collaboration.simplex import least_quadratic
-from allforone.fleet import Fleet, Round
+from allforone.fleet import Evaluation, Fleet, Round
 from allforone.reports.table import Cell, Table, markdown, plain, terminal
 
 from .worlds import JUDGED, TUNED, World
@@ -77,8 +77,8 @@ OTHERS = ("local", "fedavg", "averaged", "oracle")
 Key = tuple[str, str, int]  #: world, rule, seed
 
 
-def score(world: World, rule: Make, seed: int) -> float | None:
-    """The mean over the honest clients: accuracy in points, or −log10 of the excess loss; None where it cannot run."""
+def evaluated(world: World, rule: Make, seed: int) -> tuple[Evaluation, Fleet] | None:
+    """What became of every client at the end, and who they were; None where the rule cannot run."""
     torch.set_num_threads(1)
     fleet, optimizer, rounds, inner = world.begin(seed)
     algorithm = rule()
@@ -89,13 +89,28 @@ def score(world: World, rule: Make, seed: int) -> float | None:
         state, _ = advance(
             algorithm, state, fleet, fleet.begin(number + 1, range(number * inner, (number + 1) * inner))
         )
-    found = fleet.evaluate(state.models, fleet.begin(0, range(0)))
+    return fleet.evaluate(state.models, fleet.begin(0, range(0))), fleet
+
+
+def score(world: World, rule: Make, seed: int) -> float | None:
+    """The mean over the honest clients: accuracy in points, or −log10 of the excess loss; None where it cannot run."""
+    done = evaluated(world, rule, seed)
+    if done is None:
+        return None
+    found, fleet = done
     values = 100 * found.metrics["accuracy"] if found.excess is None else -found.excess.clamp(min=1e-28).log10()
     liars = getattr(fleet, "liars", [])
     return statistics.fmean(float(value) for k, value in enumerate(values) if k not in liars)
 
 
-def measured(path: Path) -> dict[Key, float | None]:
+def accuracies(world: World, rule: Make, seed: int) -> list[float]:
+    """Of every client, in percent."""
+    done = evaluated(world, rule, seed)
+    assert done is not None, f"{world.name}: its clusters are not known"
+    return [float(value) for value in 100 * done[0].metrics["accuracy"]]
+
+
+def measured(path: Path) -> dict[Key, Any]:
     lines = path.read_text().splitlines() if path.exists() else []
     return {(row["world"], row["rule"], row["seed"]): row["score"] for row in map(json.loads, lines)}
 
@@ -105,8 +120,8 @@ def measure(
     rules: Mapping[str, Make],
     path: Path,
     workers: int,
-    scored: Callable[[World, Make, int], float | None] = score,
-) -> dict[Key, float | None]:
+    scored: Callable[[World, Make, int], Any] = score,
+) -> dict[Key, Any]:
     """All scores: those of the file, and the others, which it is given as they come."""
     found = measured(path)
     missing = [(w, r, s) for w in worlds for r in rules for s in w.seeds if (w.name, r, s) not in found]

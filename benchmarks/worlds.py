@@ -6,7 +6,7 @@ Nothing was tuned on the second half of them, nor on its seeds.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -50,9 +50,9 @@ class World:
         return attacked, optimizer, self.rounds or settings.rounds, self.inner or settings.inner
 
 
-def resplit(seed: int) -> Problem:
+def resplit(seed: int, scaling: Literal["apart", "together"] = "apart") -> Problem:
     """Heart disease, its patients split anew into those to train on and those to test on."""
-    return heart_disease(seed=seed, split=seed)
+    return heart_disease(seed=seed, split=seed, scaling=scaling)
 
 
 def unequal(seed: int, least: int = 10) -> Problem:
@@ -136,7 +136,7 @@ TUNED = half(
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, Dirichlet, five times as long", partial(digits, split="dirichlet"), "digits", rounds=150),
     World("digits, shards, two of one class, five times as long", one_class, "digits", rounds=150),
-    World("heart, batch 1, step 0.05", resplit, "heart"),
+    World("heart, batch 1, step 0.05", resplit, "heart", lr=0.05),
     World("optima on a line, noisy", on_a_line, "correction", rounds=100),
     World("spread 1, noisy", partial(synthetic, dimension=5, spread=1.0, noise=1.0), "correction", rounds=200),
     World(

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from allforone.fleet import Stacked
-from allforone.paper import EXPERIMENTS, Scores, by_problem, printed, scores, side_by_side
+from allforone.paper import EXPERIMENTS, Scores, by_authors, by_problem, printed, scores, side_by_side
 from allforone.paper.scores import judged_on_training_data, train_scores
+from allforone.paper.tables import WHO
 from allforone.problems import digits
 from allforone.runs import Comparison, Folder, execute, parse, prepare, read_run
 
@@ -45,10 +46,11 @@ def test_tables_have_the_paper_ours_and_as_published_side_by_side(tmp_path, cli,
     assert code == 0, err
     assert "left out: ixi" in err
     rows = read(tmp_path / "quick" / "table2-accuracy.csv")
-    assert rows[0][1:] == [f"Heart disease: {who}" for who in ("paper", "ours", "as published")]
+    assert rows[0][1:] == [f"Heart disease: {who}" for who in WHO]
     by_name = {row[0]: row[1:] for row in rows[1:]}
-    assert by_name["Local"][0] == "77.8 / 82.1" and by_name["Local"][2] == "–"
+    assert by_name["Local"][0] == "77.8 / 82.1" and by_name["Local"][2] == "–" != by_name["Local"][3]
     assert by_name["Ditto"][2] != "–" and by_name["All-for-one"][0] == "–"
+    assert by_name["FedAvg"][2] != "–" and "as published" not in "".join(by_name)
     code, _, err = cli("paper", "table3", *options)
     assert code == 0, err
     assert "\\toprule" in (tmp_path / "quick" / "table3-accuracy.tex").read_text()
@@ -58,8 +60,10 @@ def test_tables_have_the_paper_ours_and_as_published_side_by_side(tmp_path, cli,
 
 def test_settings_are_those_of_the_problems_and_missing_data_are_said(tmp_path, cli, monkeypatch):
     monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path))
+    write_heart(tmp_path)
     assert cli("paper", "settings", "--out", tmp_path)[0] == 0
     rows = {row[0]: row[1:] for row in read(tmp_path / "settings.csv")}
+    assert rows["step size"][4] == "0.01 (printed 0.05)" and rows["decay"][4] == "0 (printed 0.0005)"
     assert rows["step size"][:2] == ["0.25", "0.125"] and rows["rounds"][:2] == ["40", "200"]
     assert rows["clients"][2] == "no data"
 
@@ -96,9 +100,9 @@ def test_deviations_stand_where_means_stood_and_the_paper_prints_none_for_losses
     def first(table):
         return [cell.text for cell in table.rows[0]]
 
-    assert first(means["accuracy %"]) == ["Local", "100.0 / 99.1", "90.0 / 80.0", "–"]
-    assert first(deviations["accuracy %"]) == ["Local", "0.0 / 0.4", "1.0 / 2.0", "–"]
-    assert first(deviations["log10 loss"]) == ["Local", "–", "0.10 / 0.20", "–"]
+    assert first(means["accuracy %"]) == ["Local", "100.0 / 99.1", "90.0 / 80.0", "–", "–"]
+    assert first(deviations["accuracy %"]) == ["Local", "0.0 / 0.4", "1.0 / 2.0", "–", "–"]
+    assert first(deviations["log10 loss"]) == ["Local", "–", "0.10 / 0.20", "–", "–"]
 
 
 def test_on_a_terminal_every_problem_has_a_table_of_its_own():
@@ -106,8 +110,8 @@ def test_on_a_terminal_every_problem_has_a_table_of_its_own():
     wide = side_by_side({"mnist": {"local": score}, "ixi": {"local": score}})["accuracy %"]
     mnist, ixi = by_problem(wide)
     assert (mnist.title, ixi.title) == ("Mnist: accuracy %", "Ixi: accuracy %")
-    assert [*mnist.heads] == [*ixi.heads] == ["train / test", "paper", "ours", "as published"]
-    assert [cell.text for cell in ixi.rows[0]] == ["Local", "97.3 / 97.3", "90.0 / 80.0", "–"]
+    assert [*mnist.heads] == [*ixi.heads] == ["train / test", *WHO]
+    assert [cell.text for cell in ixi.rows[0]] == ["Local", "97.3 / 97.3", "90.0 / 80.0", "–", "–"]
 
 
 def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_those_of_whom_it_is_known(tmp_path):
@@ -127,12 +131,19 @@ def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_t
     sizes = [client["size"] for client in folder.clients]
     assert found.accuracy == pytest.approx((50, 100 * np.average(last, weights=sizes)))
     assert found.accuracy_std[0] == 0
+    theirs = scores(Comparison("p", [read_run(path)], None), tmp_path, by_authors)["local"]
+    assert theirs.accuracy == pytest.approx((50, 100 * np.mean(last[:2])))  # without the last, and all others alike
+    assert theirs.accuracy_std[1] == pytest.approx(100 * np.std(last[:2]))
 
 
 def test_what_their_authors_ran_stands_in_the_row_of_the_baseline():
     ours, theirs = (Scores((value, value), (0, 0), (0, 0), (0, 0)) for value in (90.0, 80.0))
-    (line,) = side_by_side({"mnist": {"ditto": ours, "ditto-as-published": theirs}})["accuracy %"].rows
-    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0"]
+    found = {"mnist": {"ditto": ours, "ditto-as-published": theirs}}
+    (line,) = side_by_side(found, by_authors=found)["accuracy %"].rows
+    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0", "80.0 / 80.0"]
+    found["mnist"].pop("ditto-as-published")
+    (line,) = side_by_side(found, by_authors=found)["accuracy %"].rows
+    assert [cell.text for cell in line[3:]] == ["–", "90.0 / 90.0"]
 
 
 def test_what_the_paper_prints_is_copied_right():

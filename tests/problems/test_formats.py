@@ -12,13 +12,12 @@ import nibabel
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from allforone.errors import InputError
 from allforone.problems import cifar10, heart_disease, ixi, mnist
 from allforone.problems.cifar10 import BATCHES, read_cifar10
-from allforone.problems.heart_disease import centre, read_centre
-from allforone.problems.ixi import _files, _volume, read_ixi
+from allforone.problems.heart_disease import CENTRES, centre, read_centre
+from allforone.problems.ixi import read_ixi
 from allforone.problems.mnist import read_idx
 
 
@@ -129,23 +128,6 @@ def test_cifar10_reads_every_layout_alike(data, layout):
     assert len(cifar10(clients=4).clients) == 4
 
 
-def test_cifar10_as_published_moves_every_image_once_and_deals_the_first_labels_to_odd_clients(data):
-    batches = cifar_batches()
-    write_cifar(data, "cifar-10-batches-bin", batches)
-    original = {image.tobytes() for pixels, _ in batches.values() for image in pixels}
-    problem = cifar10(clients=4, as_published=True)
-    assert [client.cluster for client in problem.clients] == [1, 0, 1, 0]
-    assert set(problem.clients[1].train.tensors[1].tolist()) == {0, 1, 2, 3, 4}
-    for part in [part for client in problem.clients for part in (client.train, client.test)]:
-        assert part.augment is None
-        kept = [image.numpy().tobytes() in original for image in part.tensors[0]]
-        assert sum(kept) < len(kept) / 4  # one in 81 is neither moved nor mirrored
-    pools = [layer for layer in problem.initial_model(0).modules() if isinstance(layer, nn.AvgPool2d | nn.MaxPool2d)]
-    assert [type(layer) for layer in pools] == [nn.AvgPool2d] * 2
-    again = cifar10(clients=4, as_published=True)
-    assert [c.fingerprint for c in again.clients] == [c.fingerprint for c in problem.clients]
-
-
 @pytest.mark.parametrize(
     ("layout", "file", "content", "said"),
     [
@@ -226,6 +208,22 @@ def test_a_column_that_is_constant_in_training_is_not_blown_up_where_a_test_pati
     va = centre("va")
     assert (va.train[0][:, 3] == 0).all()
     assert va.test[0][:, 3].tolist() == [5.0] + [0.0] * (len(va.test[0]) - 1)
+
+
+def test_hospitals_scaled_together_keep_how_they_differ(data):
+    write_heart(data, patients(lambda age: 200 + age))
+    (data / "heart_disease" / "processed.va.data").write_text(patients(lambda age: 300 + age))
+    clients = heart_disease(scaling="together").clients
+    raw = [centre(name, scaled=False) for name in CENTRES]
+    everybody = torch.cat([hospital.train[0] for hospital in raw])
+    unit = torch.where(everybody.std(0) > 0, everybody.std(0), 1)
+    for client, hospital in zip(clients, raw, strict=True):
+        for ours, theirs in ((client.train, hospital.train), (client.test, hospital.test)):
+            torch.testing.assert_close(ours.tensors[0], (theirs[0] - everybody.mean(0)) / unit)
+    means = [client.train.tensors[0][:, 3].mean() for client in clients]
+    assert means[3] > 1 and max(means[:3]) < 0  # apart, all are 0
+    with pytest.raises(InputError, match="scaling is 'both': must be 'apart' or 'together'"):
+        heart_disease(scaling="both")
 
 
 def test_heart_disease_may_be_split_anew_with_every_seed(data):
@@ -319,18 +317,6 @@ def test_ixi_volumes_of_another_shape_are_resampled(data):
     (train, _), *_ = read_ixi().values()
     assert train[0].shape == (1, 1, 48, 60, 48)
     assert train[1].unique().tolist() == [0, 1]
-
-
-def test_ixi_as_published_is_resized_by_area_and_its_last_hospital_not_judged(data):
-    write_ixi(data, numbers=True, zipped=False, shape=(12, 15, 36))
-    problem = ixi(as_published=True)
-    assert [client.test is None for client in problem.clients] == [False, False, True]
-    assert (problem.settings.inner, problem.settings.private) == (19, ("statistics",))
-    masks = problem.clients[0].train.tensors[1]
-    mask = _volume(f"{SUBJECTS[0][0]}_label.nii.gz", _files(data / "ixi")).to(torch.uint8)
-    along = mask.repeat_interleave(4, 0).repeat_interleave(4, 1)
-    met = [along[..., range(3 * i // 4, -(-3 * (i + 1) // 4))] for i in range(48)]  # of 36 voxels by each of 48
-    assert masks[0].equal(torch.stack([voxels.amin(2) for voxels in met], 2))
 
 
 @pytest.mark.slow

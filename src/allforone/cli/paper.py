@@ -96,13 +96,14 @@ def everything(quick: Quick = False, seeds: SeedList = SEEDS, problems: Problems
 
 
 def _table(name: str, quick: bool, seeds: str, problems: str, out: Path, deviations: bool) -> None:
-    from ..paper import by_problem, scores, side_by_side
+    from ..paper import by_authors, by_problem, scores, side_by_side
 
     place = _place(out, quick)
     computed = _computed(_chosen(problems), quick, seeds, place)
     with stoppable(" ".join(["allforone", *sys.argv[1:]])):
         found = {problem: scores(comparison, place / problem) for problem, comparison in computed.items()}
-    for title, table in side_by_side(found, deviations).items():
+        theirs = {problem: scores(comparison, place / problem, by_authors) for problem, comparison in computed.items()}
+    for title, table in side_by_side(found, deviations, theirs).items():
         for part in by_problem(table):
             show(part)
         _save(f"{name}-{title.split()[0]}", table, place)

@@ -2,7 +2,7 @@
 
 from .experiments import EXPERIMENTS, REAL, Experiment, compute, settings_table
 from .figures import draw_real, draw_synthetic
-from .scores import Scores, scores
+from .scores import Scores, by_authors, scores
 from .tables import by_problem, side_by_side
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "REAL",
     "Experiment",
     "Scores",
+    "by_authors",
     "by_problem",
     "compute",
     "draw_real",

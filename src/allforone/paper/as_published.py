@@ -1,14 +1,82 @@
-"""What the authors of All-for-one ran in the place of four baselines, as their code shows; see docs/algorithms.md."""
+"""What the authors of All-for-one ran under the names of their algorithms, as their code shows; see
+docs/algorithms.md."""
 
 from dataclasses import dataclass
+from typing import TypedDict
 
 import torch
 from torch import Tensor
 
 from .. import algorithms
-from ..algorithms import Info, State
+from ..algorithms import Info, Memory, State, Weighting
 from ..algorithms.base import identity
-from ..fleet import Fleet, Models, Optimizer, Round
+from ..algorithms.fedavg import Common, share, up_and_down
+from ..collaboration import Binary, Continuous, FreshSamples, normalised
+from ..fleet import Fleet, Models, Optimizer, Round, mean, repeat
+
+#: Rounds in a row without any similarity after which a client is never listened to again.
+PATIENCE = 5
+
+
+class Own(TypedDict):
+    """What All-for-one remembers, as published."""
+
+    unlike: Tensor  #: [N, N], for how many rounds in a row r_ik was 0
+
+
+@dataclass(frozen=True)
+class AllForOne(algorithms.BySimilarity):
+    """They left n_k out of the continuous weights, let all rows sum to one, and gave a client up for good whose
+    similarity was 0 in five rounds running. (Here it is asked all the same, and not listened to.)"""
+
+    @property
+    def name(self) -> str:
+        return f"{super().name}-as-published"
+
+    @property
+    def label(self) -> str:
+        return f"All-for-one, {type(self.criterion).__name__.lower()}, as published"
+
+    def init(self, models: Models, optimizer: Optimizer) -> State:
+        clients = len(next(iter(models.values())))
+        return State(models, optimizer, Own(unlike=torch.zeros(clients, clients, dtype=torch.float64)))
+
+    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
+        before: Own = state.own
+        estimate, _ = self.estimator(fleet, state.models, {}, round)
+        r = torch.where(before["unlike"] < PATIENCE, estimate.similarity, 0)
+        met = round.present[:, None] & round.present
+        unlike = torch.where(met, torch.where(r > 0, 0, before["unlike"] + 1), before["unlike"])
+        sizes = torch.ones(len(r)) if isinstance(self.criterion, Continuous) else fleet.roster.sizes
+        return Info(normalised(self.criterion.phi(r) * sizes), r), dict(Own(unlike=unlike))
+
+
+def all_for_one_binary(
+    threshold: float = 0.1, samples: int = 512, weighting: Weighting | None = "normalised"
+) -> AllForOne:
+    return AllForOne(Binary(threshold), FreshSamples(samples), weighting)
+
+
+def all_for_one_continuous(samples: int = 512, weighting: Weighting | None = "normalised") -> AllForOne:
+    return AllForOne(Continuous(), FreshSamples(samples), weighting)
+
+
+@dataclass(frozen=True)
+class FedAvg(algorithms.FedAvg):
+    """They left the last client out: it is given the common model, and what it learned is in nobody's mean."""
+
+    name = "fedavg-as-published"
+    label = "FedAvg, as published"
+
+    def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
+        before: Common = state.common
+        start = repeat(before["model"], len(fleet.roster))
+        local, optimizer = fleet.descend(start, identity(fleet), state.optimizer, round)
+        first = round.present & (fleet.roster.numbers < len(fleet.roster) - 1)
+        weights = share(fleet, round._replace(present=first) if first.any() else round)
+        common = mean(local, weights)
+        after = State(repeat(common, len(weights)), optimizer, common=Common(model=common))
+        return after, Info(weights.expand(len(weights), -1), messages=up_and_down(round))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,14 @@
 
 Pair = tuple[float, float]
 
+#: Of its table of settings, what is looked at where something else was run.
+SETTINGS = {
+    "mnist": {"step size": 0.1, "decay": 5e-4},
+    "cifar10": {"step size": 0.1, "decay": 5e-4},
+    "heart-disease": {"step size": 0.05, "decay": 5e-4},
+    "ixi": {"step size": 0.01, "decay": 5e-4},
+}
+
 
 def _row(*numbers: float) -> dict[str, Pair]:
     pairs = zip(numbers[::2], numbers[1::2], strict=True)

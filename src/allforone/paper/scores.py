@@ -27,7 +27,7 @@ Pair = tuple[float, float]
 
 
 class Scores(NamedTuple):
-    """Over clients and seeds, weighted by the clients' data: (train, test) of each."""
+    """Over clients and seeds, weighted by an `Average`: (train, test) of each."""
 
     accuracy: Pair  #: the problem's first metric, in percent
     accuracy_std: Pair
@@ -35,17 +35,34 @@ class Scores(NamedTuple):
     log_loss_std: Pair
 
 
-def scores(comparison: Comparison, out: Path) -> dict[str, Scores]:
+#: From the clients' sizes [N] to how much each of a run counts.
+Average = Callable[[Tensor], Tensor]
+
+
+def by_data(sizes: Tensor) -> Tensor:
+    """Every sample counts the same, as the paper's text has it."""
+    return sizes
+
+
+def by_authors(sizes: Tensor) -> Tensor:
+    """Every client counts the same but the last, which does not: what the paper's tables are."""
+    counted = torch.ones_like(sizes)
+    counted[-1] = 0
+    return counted
+
+
+def scores(comparison: Comparison, out: Path, average: Average = by_data) -> dict[str, Scores]:
     """Of every algorithm of a comparison that lies in `out`."""
     return {
-        name: _scores([out / "runs" / folder_name(name) / str(run.seed) for run in comparison.of(name)])
+        name: _scores([out / "runs" / folder_name(name) / str(run.seed) for run in comparison.of(name)], average)
         for name in comparison.algorithms
     }
 
 
-def _scores(folders: list[Path]) -> Scores:
+def _scores(folders: list[Path], average: Average) -> Scores:
     parts = [[train_scores(folder) for folder in folders], [_test_scores(folder) for folder in folders]]
-    sizes = torch.tensor([client["size"] for folder in folders for client in Folder(folder).clients]).double()
+    sizes = [torch.tensor([client["size"] for client in Folder(folder).clients]).double() for folder in folders]
+    counts = torch.cat([average(of_run) for of_run in sizes])
 
     def over(name: str, shown: Callable[[Tensor], Tensor]) -> tuple[Pair, Pair]:
         """Means and standard deviations of what is known."""
@@ -54,7 +71,7 @@ def _scores(folders: list[Path]) -> Scores:
             each = [torch.nan if value is None else value for found in part for value in found[name]]
             values = shown(torch.tensor(each, dtype=torch.float64))
             known = ~values.isnan()
-            share = sizes[known] / sizes[known].sum()
+            share = counts[known] / counts[known].sum()
             mean = (share * values[known]).sum()
             means.append(float(mean))
             deviations.append(float((share * (values[known] - mean).square()).sum().sqrt()))

@@ -1,4 +1,4 @@
-"""Paper, ours and, for some baselines, what their authors ran, side by side."""
+"""Paper, ours and, for some algorithms, what the paper's authors ran, side by side."""
 
 from ..reports.style import label
 from ..reports.table import Table, plain
@@ -6,11 +6,13 @@ from . import printed
 from .experiments import AS_PUBLISHED, EXPERIMENTS
 from .scores import Scores
 
-WHO = ("paper", "ours", "as published")
+WHO = ("paper", "ours", "as published", "as averaged by the authors")
+Found = dict[str, dict[str, Scores]]  #: by problem and algorithm
 
 
-def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) -> dict[str, Table]:
-    """For accuracy and loss: algorithms × (problem: paper, ours, as published), each as train / test."""
+def side_by_side(found: Found, deviations: bool = False, by_authors: Found | None = None) -> dict[str, Table]:
+    """For accuracy and loss: algorithms × (problem: paper, ours, as published, and what was run as the authors ran it
+    once more, by their average), each as train / test."""
     papers = {
         "accuracy %": (
             printed.ACCURACY_STD if deviations else printed.ACCURACY,
@@ -28,9 +30,10 @@ def side_by_side(found: dict[str, dict[str, Scores]], deviations: bool = False) 
         for name in names:
             cells = []
             for problem, of in found.items():
-                theirs, variant = paper.get(name, {}).get(problem), of.get(AS_PUBLISHED.get(name, ""))
-                ours = getattr(of[name], field) if name in of else None
-                cells += [_cell(pair, form) for pair in (theirs, ours, getattr(variant, field) if variant else None)]
+                averaged, variant = (by_authors or {}).get(problem, {}), AS_PUBLISHED.get(name, "")
+                shown = (of.get(name), of.get(variant), averaged.get(variant, averaged.get(name)))
+                pairs = (paper.get(name, {}).get(problem), *(getattr(each, field) if each else None for each in shown))
+                cells += [_cell(pair, form) for pair in pairs]
             rows.append([label(name), *cells])
         tables[title] = Table(heads, plain(rows), title + (", standard deviation" if deviations else ""))
     return tables
