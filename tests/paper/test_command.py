@@ -37,14 +37,20 @@ def test_figures_1_and_2_in_their_quick_version(tmp_path, cli):
     assert len(runs) == 2 * 4 == len([*(tmp_path / "kept").rglob("summary.json")])
     assert cli("paper", "figure2", *chosen, "--out", tmp_path)[0] == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("models.safetensors")} == runs
+    published = ("--from", tmp_path / "kept", "--out", tmp_path / "again")
     for by in ("rounds", "samples", "bytes"):
-        code, _, err = cli("paper", "figure2", "--by", by, "--from", tmp_path / "kept", "--out", tmp_path / "again")
+        code, _, err = cli("paper", "figure2", "--by", by, *published)
         assert code == 0, err
     again = tmp_path / "again" / "figure2.png"
     assert again.read_bytes() == (tmp_path / "quick" / "figure2.png").read_bytes()
     assert {path.name for path in again.parent.glob("*.png")} == {
         *("figure2.png", "figure2-samples.png", "figure2-bytes.png")
     }
+    code, _, err = cli("paper", "costs", "--problems", "synthetic-2", *published)
+    assert code == 0, err
+    rows = {row[0]: row[1:] for row in read(tmp_path / "again" / "costs-synthetic-2.csv")}
+    assert rows["algorithm"][0] == "log10 excess" and rows["Local"][1:4] == ["1", "20", "40"]
+    assert rows["Local"][5:] == ["0", "0"] and float(rows["FedAvg"][6]) > 0 and "Ditto, as published" in rows
     code, _, err = cli("paper", "figure2", "--by", "minutes", "--out", tmp_path)
     assert code == 2 and "rounds, samples, bytes" in err
     code, _, err = cli("paper", "figure2", "--algorithms", "fedavgg", "--out", tmp_path)

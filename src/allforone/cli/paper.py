@@ -1,6 +1,7 @@
 """`allforone paper`: each figure and table of the paper from one command."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,6 +29,7 @@ app = typer.Typer(
     ),
 )
 
+SYNTHETIC = ["synthetic-2", "synthetic-10"]
 OUT, ALL = Path("out/paper"), ",".join(DATA_SETS)
 #: What a figure may have along its axis.
 BY = ("rounds", "samples", "bytes")
@@ -88,7 +90,7 @@ def figure2(
 
     asked = Asked(out, quick, seeds, algorithms, workers, publish, published)
     name = _figure("figure2", by)
-    _tell(draw_synthetic(_found(["synthetic-2", "synthetic-10"], asked), asked.place / name, by))
+    _tell(draw_synthetic(_found(SYNTHETIC, asked), asked.place / name, by))
 
 
 @app.command()
@@ -139,6 +141,26 @@ def table3(
 ) -> None:
     """Standard deviations over clients and seeds. Example: allforone paper table3 --problems heart-disease"""
     _table("table3", Asked(out, quick, seeds, algorithms, workers, publish, published), problems, deviations=True)
+
+
+@app.command()
+def costs(
+    quick: Quick = False,
+    seeds: SeedList = SEEDS,
+    problems: Problems = ALL,
+    out: Out = OUT,
+    algorithms: Algorithms = "",
+    workers: Workers = None,
+    publish: Publish = None,
+    published: From = None,
+) -> None:
+    """How far each algorithm came, in samples, seconds and bytes. Example: allforone paper costs --problems synthetic-2"""
+    from ..paper import cost_tables
+
+    asked = Asked(out, quick, seeds, algorithms, workers, publish, published)
+    for name, table in cost_tables(_found(_chosen(problems, [*SYNTHETIC, *DATA_SETS]), asked)).items():
+        show(table)
+        _save(f"costs-{name}", table, asked.place)
 
 
 @app.command()
@@ -194,11 +216,11 @@ def _place(out: Path, quick: bool) -> Path:
     return out / "quick" if quick else out
 
 
-def _chosen(problems: str) -> list[str]:
+def _chosen(problems: str, known: Sequence[str] = DATA_SETS) -> list[str]:
     names = [name.strip() for name in problems.split(",") if name.strip()]
-    unknown = [name for name in names if name not in DATA_SETS]
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise InputError(f"problems '{short(problems)}': give any of {', '.join(DATA_SETS)}, separated by commas")
+        raise InputError(f"problems '{short(problems)}': give any of {', '.join(known)}, separated by commas")
     return names
 
 

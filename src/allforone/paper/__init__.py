@@ -1,5 +1,6 @@
 """The paper's figures and tables: what is run for each, what it printed, and ours beside it."""
 
+from .costs import cost_tables
 from .experiments import EXPERIMENTS, REAL, Experiment, Way, compute, contenders, settings_table
 from .figures import draw_real, draw_synthetic
 from .scores import Scores, by_authors, scores
@@ -15,6 +16,7 @@ __all__ = [
     "by_problem",
     "compute",
     "contenders",
+    "cost_tables",
     "draw_real",
     "draw_synthetic",
     "scores",
