@@ -154,7 +154,7 @@ def costs(
     publish: Publish = None,
     published: From = None,
 ) -> None:
-    """How far each algorithm came, in samples, seconds and bytes. Example: allforone paper costs --problems synthetic-2"""
+    """How far each came, and what that cost. Example: allforone paper costs --problems synthetic-2"""
     from ..paper import cost_tables
 
     asked = Asked(out, quick, seeds, algorithms, workers, publish, published)
