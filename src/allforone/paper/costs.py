@@ -17,7 +17,7 @@ def cost_tables(found: dict[str, list[Summary]]) -> dict[str, Table]:
 
 
 def _table(title: str, runs: list[Summary]) -> Table:
-    quantity = next(each for each in quantities(runs[0]["config"]["metrics"]) if each.name in runs[0]["test"])
+    quantity = next(each for each in quantities(runs[0]["config"].get("metrics")) if each.name in runs[0]["test"])
     rows = []
     for name in dict.fromkeys(run["algorithm"] for run in runs):
         own = [run for run in runs if run["algorithm"] == name]

@@ -1,5 +1,6 @@
 """What is kept of a run: a small file of plain values without models, from which figures and tables are made."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ def summarise(shown: str, run: FinishedRun, path: Path, trained: bool) -> Summar
     """Of the run that lies at `path`, called `shown` in tables. trained: whether models are judged on training data."""
     spent, ran = cost([run]), plain_json.read(path / "environment.json")
     last = run.metrics.filter(polars.col("round") == last_round(run)).sort("client")
-    judged = [quantity for quantity in quantities(run.config["metrics"]) if quantity.values(last).count()]
+    metrics = run.config.get("metrics") or {}
+    judged = [quantity for quantity in quantities(metrics) if quantity.values(last).count()]
     return {
         "algorithm": shown,
         "seed": run.seed,
@@ -36,7 +38,7 @@ def summarise(shown: str, run: FinishedRun, path: Path, trained: bool) -> Summar
         "clusters": [client["cluster"] for client in run.clients],
         "rounds": last_round(run),
         **{key: value for key, value in spent._asdict().items() if key != "epsilon"},
-        "test": last.select("loss", *run.config["metrics"], *_excess(judged)).to_dict(as_series=False),
+        "test": last.select("loss", *metrics, *_excess(judged)).to_dict(as_series=False),
         "train": train_scores(path) if trained else None,
         "curve": _curve(run.metrics, judged),
     }
@@ -71,7 +73,9 @@ def _curve(metrics: polars.DataFrame, judged: Sequence[Quantity]) -> dict[str, l
 
 
 def _short(value: float | None) -> float | int | None:
-    return None if value is None else int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
+    if value is None or not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) else float(f"{value:.{DIGITS}g}")
 
 
 def write(summary: Summary, folder: Path) -> Path:
