@@ -3,6 +3,7 @@
 import re
 import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,46 @@ def test_links_between_documents_lead_somewhere():
     for document in [*DOCUMENTS, ROOT / "CONTRIBUTING.md"]:
         for link in re.findall(r"\]\(([^)#]+)", document.read_text()):
             assert link.startswith("http") or (document.parent / link).exists(), f"{document.name}: {link}"
+
+
+#: What prints numbers; or the words for those that nothing prints any more.
+PRINTED_BY = re.compile(r"(?<![\w/])(allforone [a-z]|python -m (allforone|benchmarks)|make [a-z])")
+NOT_KEPT = "measured once, by a script that is not kept"
+#: A cell that begins with what was measured: a decimal fraction, a percentage, or three digits.
+MEASURED = re.compile(r"\W{0,4}(\d[\d,]*\.\d|\d+ ?%|\d{3})")
+
+
+def sections(text):
+    """The text, cut before each heading that is not in a block of code."""
+    fenced = re.sub(r"^```.*?^```", lambda block: block[0].replace("\n#", "\n "), text, flags=re.MULTILINE | re.DOTALL)
+    cuts = [0, *(found.start() for found in re.finditer(r"^#+ ", fenced, re.MULTILINE)), len(text)]
+    return [text[start:end] for start, end in pairwise(cuts)]
+
+
+def tables_of_numbers(section):
+    for table in re.findall(r"(?:^\|.*$\n?)+", section, re.MULTILINE):
+        cells = [cell.strip() for row in table.splitlines()[2:] for cell in row.strip("| ").split("|")[1:]]
+        if sum(bool(MEASURED.match(cell)) for cell in cells) > 1:
+            yield table
+    yield from re.findall(r"^```\n[^`]*──[^`]*^```", section, re.MULTILINE)  # as a terminal shows them
+
+
+def untraced(text):
+    """Tables of numbers in whose section nothing says where the numbers are from."""
+    found = []
+    for section in sections(text):
+        code = re.findall(r"^```.*?^```", section, re.MULTILINE | re.DOTALL)
+        code += re.findall(r"`[^`]+`", re.sub(r"^```.*?^```", "", section, flags=re.MULTILINE | re.DOTALL))
+        if not any(map(PRINTED_BY.search, code)) and NOT_KEPT not in " ".join(section.split()):
+            found += tables_of_numbers(section)
+    return found
+
+
+def test_beside_every_table_of_numbers_stands_the_command_that_printed_it():
+    table = "\n| a | b | c |\n|---|---|---|\n| x | 12.5 | 7 % |\n"
+    assert untraced(f"# One\n`make bench`\n# Two\n{table}") and untraced(f"allforone run{table}")
+    assert not untraced(f"# One{table}`allforone run\ndigits`") and not untraced(f"# One{table}It was {NOT_KEPT}.")
+    assert not untraced("| a | b |\n|---|---|\n| x | 2 P up |\n| y | 16 N |\n")
+    for document in DOCUMENTS:
+        assert not (found := untraced(document.read_text())), f"{document.name}: no command beside\n{found[0]}"
+    assert sum(len([*tables_of_numbers(document.read_text())]) for document in DOCUMENTS) > 25

@@ -80,8 +80,8 @@ def train(
         privacy: `afo.Privacy(clip=1.0, noise=1.0)` makes all that clients answer differentially private; the column
             `epsilon` of the metrics tells what each has spent. Losses and metrics of test data are not made private.
         private: names or patterns of parameters and buffers that never leave their owner and are trained on its data
-            alone, as "head.*" or ["head", "norm1.*"]; "batchnorm" are those of all layers that normalise. What is not
-            private is trained by the algorithm.
+            alone, as "head.*" or ["head", "norm1.*"]; "batchnorm" are those of all layers that normalise,
+            "statistics" their buffers alone. What is not private is trained by the algorithm.
         alternate: updates that private parts take by themselves at the beginning of each round, after which they stand
             still; by default both parts take each update together.
         schedule: a step size of the theory, "constant", "horizon" or "decreasing", with the constants that are not

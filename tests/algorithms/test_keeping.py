@@ -10,7 +10,7 @@ from torch import nn
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, Guarded, Keeping, Local, advance, keeping
-from allforone.fleet import Optimizer, Stacked
+from allforone.fleet import Optimizer, Stacked, private_names
 from allforone.problems import hold_out
 from allforone.problems.data import draw
 from allforone.testing import MOMENTUM, check_algorithm, small_problem, with_batch_norm
@@ -104,8 +104,10 @@ def plainly(subject, private, rounds, inner, alternate=0, size=4, seed=3):
     sites = [copy.deepcopy(subject.initial_model(seed)).train() for _ in subject.clients]
     shares = torch.tensor([float(client.size) for client in subject.clients])
     shares = shares / shares.sum()
-    head = [SGD([p for name, p in site.named_parameters() if name in private]) for site in sites]
-    body = [SGD([p for name, p in site.named_parameters() if name not in private]) for site in sites]
+    head, body = (
+        [SGD([{"params": [p for n, p in site.named_parameters() if (n in private) == kept]}]) for site in sites]
+        for kept in (True, False)
+    )
 
     def update(k, step, optimizers):
         x, y = draw(subject.clients[k].train, size, seed=seed, client=k, step=step, purpose="update")
@@ -138,15 +140,17 @@ def test_fedavg_with_a_private_head_is_fedper_and_alternating_fedrep(alternate):
             torch.testing.assert_close(found.models[name][i], tensor, rtol=1e-4, atol=1e-6)
 
 
-def test_fedavg_with_private_batchnorm_is_fedbn_with_its_buffers():
+@pytest.mark.parametrize("word", ["batchnorm", "statistics"])
+def test_fedavg_with_private_batchnorm_is_fedbn_and_with_its_statistics_averages_parameters_alone(word):
     subject = small_problem(with_batch_norm)
-    names = ("1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked")
+    names = private_names(with_batch_norm(), [word])
     found, _ = play(Stacked(subject, seed=3), Keeping(afo.FedAvg(), names), SGD, 3, 4)
     for i, site in enumerate(plainly(subject, names, 3, 4)):
         for name, tensor in site.state_dict().items():
             torch.testing.assert_close(found.models[name][i], tensor, rtol=1e-4, atol=1e-6)
     assert not torch.allclose(found.models["1.running_mean"][0], found.models["1.running_mean"][1])
     assert torch.equal(found.models["0.weight"][0], found.models["0.weight"][1])
+    assert torch.equal(found.models["1.weight"][0], found.models["1.weight"][1]) == (word == "statistics")
 
 
 def test_fedavg_with_a_private_head_keeps_the_contract_of_algorithms():

@@ -262,6 +262,7 @@ def test_names_are_patterns_modules_or_the_layers_that_normalise():
     assert private_names(model, ["*.bias"]) == ("0.bias", "1.bias", "3.bias")
     norms = ("1.weight", "1.bias", "1.running_mean", "1.running_var", "1.num_batches_tracked")
     assert private_names(model, ["batchnorm"]) == norms
+    assert private_names(model, ["statistics"]) == norms[2:]
     assert private_names(nn.Sequential(nn.GroupNorm(1, 2), nn.LayerNorm(2)), ["batchnorm", "0"])[-1] == "1.bias"
     assert private_names(model, ["batchnorm", "0.bias"]) == ("0.bias", *norms)
     assert private_names(model, []) == ()

@@ -10,9 +10,10 @@ import torch
 from allforone.fleet import Stacked
 from allforone.paper import EXPERIMENTS, Scores, by_authors, by_problem, printed, scores, side_by_side
 from allforone.paper.scores import judged_on_training_data, train_scores
+from allforone.paper.summary import summarise
 from allforone.paper.tables import WHO
 from allforone.problems import digits
-from allforone.runs import Comparison, Folder, execute, parse, prepare, read_run
+from allforone.runs import Folder, execute, parse, prepare, read_run
 
 from ..problems.test_formats import write_heart
 
@@ -26,23 +27,44 @@ def read(path):
 def test_figures_1_and_2_in_their_quick_version(tmp_path, cli):
     code, _, err = cli("paper", "figure1", "--quick", "--out", tmp_path)
     assert code == 0, err
-    code, _, err = cli("paper", "figure2", "--quick", "--seeds", "127,", "--out", tmp_path)
+    chosen = ("--quick", "--seeds", "127,", "--algorithms", "local,fedavg,ditto,ditto-as-published")
+    code, _, err = cli("paper", "figure2", *chosen, "--out", tmp_path, "--publish", tmp_path / "kept")
     assert code == 0, err
     for name in ("figure1", "figure2"):
         for suffix in (".png", ".pdf"):
             assert (tmp_path / "quick" / (name + suffix)).stat().st_size > 5000
     runs = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("models.safetensors")}
-    assert len(runs) == 2 * 10
-    assert cli("paper", "figure2", "--quick", "--seeds", "127,", "--out", tmp_path)[0] == 0
+    assert len(runs) == 2 * 4 == len([*(tmp_path / "kept").rglob("summary.json")])
+    assert cli("paper", "figure2", *chosen, "--out", tmp_path)[0] == 0
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("models.safetensors")} == runs
+    published = ("--from", tmp_path / "kept", "--out", tmp_path / "again")
+    for by in ("rounds", "samples", "bytes"):
+        code, _, err = cli("paper", "figure2", "--by", by, *published)
+        assert code == 0, err
+    again = tmp_path / "again" / "figure2.png"
+    assert again.read_bytes() == (tmp_path / "quick" / "figure2.png").read_bytes()
+    assert {path.name for path in again.parent.glob("*.png")} == {
+        *("figure2.png", "figure2-samples.png", "figure2-bytes.png")
+    }
+    code, _, err = cli("paper", "costs", "--problems", "synthetic-2", *published)
+    assert code == 0, err
+    rows = {row[0]: row[1:] for row in read(tmp_path / "again" / "costs-synthetic-2.csv")}
+    assert rows["algorithm"][0] == "log10 excess" and rows["Local"][1:4] == ["1", "20", "40"]
+    assert rows["Local"][5:] == ["0", "0"] and float(rows["FedAvg"][6]) > 0 and "Ditto, as published" in rows
+    code, _, err = cli("paper", "figure2", "--by", "minutes", "--out", tmp_path)
+    assert code == 2 and "rounds, samples, bytes" in err
+    code, _, err = cli("paper", "figure2", "--algorithms", "fedavgg", "--out", tmp_path)
+    assert code == 2 and "'fedavgg': not of the paper" in err
 
 
 def test_tables_have_the_paper_ours_and_as_published_side_by_side(tmp_path, cli, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.setenv("ALLFORONE_DATA", str(tmp_path / "data"))
     write_heart(tmp_path / "data")
-    options = ("--quick", "--seeds", "127,", "--problems", "heart-disease,ixi", "--out", tmp_path)
-    code, _, err = cli("paper", "table2", *options)
+    chosen = "local,fedavg,ditto,all-for-one,fedavg-as-published,ditto-as-published"
+    asked = ("--seeds", "127,", "--problems", "heart-disease,ixi")
+    options = ("--quick", *asked, "--algorithms", chosen, "--out", tmp_path)
+    code, _, err = cli("paper", "table2", *options, "--publish", tmp_path / "kept")
     assert code == 0, err
     assert "left out: ixi" in err
     rows = read(tmp_path / "quick" / "table2-accuracy.csv")
@@ -56,6 +78,11 @@ def test_tables_have_the_paper_ours_and_as_published_side_by_side(tmp_path, cli,
     assert "\\toprule" in (tmp_path / "quick" / "table3-accuracy.tex").read_text()
     code, _, err = cli("paper", "figure3", *options)
     assert code == 0 and (tmp_path / "quick" / "figure3.png").exists(), err
+    published = ("--from", tmp_path / "kept", "--out", tmp_path / "again")
+    for name in ("table2", "table3"):
+        code, _, err = cli("paper", name, *asked, *published)
+        assert code == 0, err
+        assert read(tmp_path / "again" / f"{name}-accuracy.csv") == read(tmp_path / "quick" / f"{name}-accuracy.csv")
 
 
 def test_settings_are_those_of_the_problems_and_missing_data_are_said(tmp_path, cli, monkeypatch):
@@ -127,11 +154,12 @@ def test_the_accuracy_of_the_tables_is_the_first_metric_whatever_its_name_over_t
     written = (path / "config.yaml").read_text()
     (path / "config.yaml").write_text(written.replace("\n  accuracy:", "\n  dice:"))
     (path / "train.json").write_text(json.dumps({"loss": [1, 1, 1], "dice": [0.5, None, 0.5]}))
-    found = scores(Comparison("p", [read_run(path)], None), tmp_path)["local"]
+    kept = [summarise("local", read_run(path), path, trained=True)]
+    found = scores(kept)["local"]
     sizes = [client["size"] for client in folder.clients]
     assert found.accuracy == pytest.approx((50, 100 * np.average(last, weights=sizes)))
     assert found.accuracy_std[0] == 0
-    theirs = scores(Comparison("p", [read_run(path)], None), tmp_path, by_authors)["local"]
+    theirs = scores(kept, by_authors)["local"]
     assert theirs.accuracy == pytest.approx((50, 100 * np.mean(last[:2])))  # without the last, and all others alike
     assert theirs.accuracy_std[1] == pytest.approx(100 * np.std(last[:2]))
 

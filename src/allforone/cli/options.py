@@ -78,8 +78,8 @@ class Settings:
     private: Annotated[
         list[str] | None,
         typer.Option(
-            help="Parameters that never leave their owner, by name or pattern, as [bold]head.*[/], or batchnorm; "
-            "may be repeated."
+            help="Parameters that never leave their owner, by name or pattern, as [bold]head.*[/], or batchnorm, "
+            "or statistics; may be repeated."
         ),
     ] = None
     alternate: Annotated[

@@ -12,17 +12,21 @@ from .optimizer import Optimizer
 
 #: The word for the parameters and buffers of all layers that normalise.
 BATCHNORM = "batchnorm"
+#: The word for their buffers alone, such as the running mean and variance.
+STATISTICS = "statistics"
 NORMS = (nn.modules.batchnorm._NormBase, nn.GroupNorm, nn.LayerNorm, nn.RMSNorm)
 
 
 def private_names(model: nn.Module, patterns: Sequence[str]) -> tuple[str, ...]:
     """The parameters and buffers that any of the patterns names, each by itself or by a module that it is in."""
-    names = [*dict(model.named_parameters()), *dict(model.named_buffers())]
+    buffers = dict(model.named_buffers())
+    names = [*dict(model.named_parameters()), *buffers]
     found: set[str] = set()
     for pattern in patterns:
-        if pattern == BATCHNORM:
+        if pattern in (BATCHNORM, STATISTICS):
             layers = [place for place, layer in model.named_modules() if isinstance(layer, NORMS)]
-            matched = [name for name in names if name.rpartition(".")[0] in layers]
+            among = names if pattern == BATCHNORM else buffers
+            matched = [name for name in among if name.rpartition(".")[0] in layers]
         else:
             matched = [name for name in names if fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")]
         if not matched:

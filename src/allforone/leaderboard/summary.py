@@ -1,11 +1,10 @@
 """What is kept of a setting: a small file of plain values, from which all tables are made."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
-from ..runs import Comparison, last_round
+from ..runs import Comparison, last_round, plain_json
 from ..runs.quantities import Quantity, quantities
 from .scores import Score, scores
 from .settings import SETTINGS, VALIDATION, Setting
@@ -43,19 +42,8 @@ def scores_of(summary: Summary) -> dict[str, Score]:
 def write(summary: Summary, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{summary['setting']}.json"
-    path.write_text(_text(summary), encoding="utf-8")
+    path.write_text(plain_json.text(summary, ["contestants"]), encoding="utf-8")
     return path
-
-
-def _text(summary: Summary) -> str:
-    """JSON with a line for each key and for each contestant, so that a change shows where it is."""
-
-    def lines(values: dict[str, Any], indent: str) -> str:
-        told = (f"{json.dumps(key)}: {json.dumps(v, ensure_ascii=False, allow_nan=False)}" for key, v in values.items())
-        return f"{{\n{indent} " + f",\n{indent} ".join(told) + f"\n{indent}}}"
-
-    whole = lines({**summary, "contestants": None}, "")
-    return whole.replace('"contestants": null', f'"contestants": {lines(summary["contestants"], " ")}') + "\n"
 
 
 def read(folder: Path) -> list[Summary]:
@@ -66,7 +54,7 @@ def read(folder: Path) -> list[Summary]:
 
 def _read(path: Path) -> Summary:
     try:
-        summary: Summary = json.loads(path.read_bytes())
+        summary: Summary = plain_json.read(path)
         quantity_of(summary), scores_of(summary)
     except (OSError, ValueError, KeyError, TypeError, StopIteration, AttributeError) as error:
         raise InputError(

@@ -1,22 +1,25 @@
 """What is run for the paper's figures and tables: each problem at the paper's settings, or small and quick."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..algorithms import PAPER_ALGORITHMS
+from ..catalogue import folder_name
 from ..errors import InputError
 from ..problems import Problem
-from ..runs import Comparison, Job, Watch, compare, load_problem, parse, plan, read_comparison
+from ..runs import Job, Watch, compare, load_problem, parse, plan, read_comparison
 from . import printed
+from .scores import Summary
+from .summary import summarise
 
 BASELINES = ("ditto", "cobo", "wga-bc", "apfl")
-#: An algorithm → what the paper's authors ran under its name, which was something else; see docs/algorithms.md.
-AS_PUBLISHED = {
-    name: f"{name}-as-published" for name in ("all-for-one-binary", "all-for-one-continuous", "fedavg", *BASELINES)
-}
+#: The algorithms under whose names the paper's authors ran something else; see docs/algorithms.md.
+OTHERWISE = ("all-for-one-binary", "all-for-one-continuous", "fedavg", *BASELINES)
+#: An algorithm → what stands in the tables for what the paper's authors ran under its name.
+AS_PUBLISHED = {name: f"{name}-as-published" for name in (*OTHERWISE, "local")}
 
 ShowProgress = Callable[[list[Job]], AbstractContextManager[Watch]]
 
@@ -27,10 +30,11 @@ class Experiment:
     problem: dict[str, Any]
     quick_problem: dict[str, Any] = field(default_factory=dict)  #: what is smaller about the problem when quick
     quick: dict[str, Any] = field(default_factory=dict)  #: and about the run
-    variants: tuple[str, ...] = ()  #: the algorithms that also run as the paper's authors ran them
+    variants: tuple[str, ...] = OTHERWISE  #: the algorithms that also run as the paper's authors ran them
+    published: dict[str, Any] = field(default_factory=dict)  #: what the authors had otherwise about the problem
 
-    def base(self, quick: bool) -> dict[str, Any]:
-        problem = {**self.problem, **(self.quick_problem if quick else {})}
+    def base(self, quick: bool, as_published: bool = False) -> dict[str, Any]:
+        problem = {**self.problem, **(self.quick_problem if quick else {}), **(self.published if as_published else {})}
         return {"problem": problem, **(self.quick if quick else {})}
 
     def make(self, quick: bool = False, seed: int = 127) -> Problem:
@@ -48,30 +52,68 @@ EXPERIMENTS = {
         {"name": "cifar10"},
         {"clients": 4, "samples_per_client": 200},
         {"rounds": 5, "inner": 10, "optimizer": {"lr": 0.01}},
-        BASELINES,
+        published={"as_published": True},
     ),
-    "heart-disease": Experiment(
-        "Heart disease", {"name": "heart-disease"}, quick={"rounds": 5, "inner": 20}, variants=tuple(AS_PUBLISHED)
-    ),
+    "heart-disease": Experiment("Heart disease", {"name": "heart-disease"}, quick={"rounds": 5, "inner": 20}),
     "ixi": Experiment(
-        "Ixi", {"name": "ixi"}, {"volumes_per_client": 4}, {"rounds": 1, "inner": 1, "batch_size": 2}, BASELINES
+        "Ixi",
+        {"name": "ixi"},
+        {"volumes_per_client": 4},
+        {"rounds": 1, "inner": 1, "batch_size": 2},
+        published={"as_published": True},
     ),
 }
-REAL = [name for name, experiment in EXPERIMENTS.items() if experiment.variants]
+REAL = [name for name, experiment in EXPERIMENTS.items() if experiment.problem["name"] != "synthetic"]
 
 
-def compute(
-    name: str, seeds: list[int], out: Path, quick: bool, progress: ShowProgress
-) -> tuple[Comparison, dict[str, str]]:
-    """Run what is not there yet; the comparison, and why a run failed."""
+class Contender(NamedTuple):
+    """Who stands in the tables under a name."""
+
+    algorithm: str
+    folder: str  #: of its runs
+    as_published: bool  #: whether it is given the problem as the paper's authors had it
+
+
+def contenders(name: str) -> dict[str, Contender]:
+    """By what each is called, in the order of the tables."""
     experiment = EXPERIMENTS[name]
-    algorithms = [*PAPER_ALGORITHMS, *(AS_PUBLISHED[name] for name in experiment.variants)]
-    jobs = plan(experiment.base(quick), algorithms, seeds, out / name, skip_impossible=True)
-    with progress(jobs) as watch:
-        failed = compare(jobs, out / name, resumed=True, watch=watch)
-    found = read_comparison(out / name)
-    asked = [run for run in found.runs if run.seed in seeds and run.algorithm in algorithms]
-    return found._replace(runs=asked), failed
+    found = {ours: Contender(ours, name, False) for ours in PAPER_ALGORITHMS}
+    apart = bool(experiment.published)
+    folder = f"{name}-as-published" if apart else name
+    if apart:  # Local is Local, on another problem
+        found[AS_PUBLISHED["local"]] = Contender("local", folder, apart)
+    variants = [AS_PUBLISHED[name] for name in experiment.variants]
+    return found | {theirs: Contender(theirs, folder, apart) for theirs in variants}
+
+
+class Way(NamedTuple):
+    """How runs are made."""
+
+    seeds: list[int]
+    quick: bool = False
+    only: Sequence[str] | None = None  #: names of contenders, where not all are wanted
+    workers: int | None = None
+
+
+def compute(name: str, way: Way, out: Path, progress: ShowProgress) -> tuple[list[Summary], dict[str, str]]:
+    """Run what is not there yet; all that is there then, and why a run failed."""
+    chosen = {shown: who for shown, who in contenders(name).items() if way.only is None or shown in way.only}
+    found: list[Summary] = []
+    failed: dict[str, str] = {}
+    for as_published in (False, True):
+        shown = {who.algorithm: shown for shown, who in chosen.items() if who.as_published == as_published}
+        if not shown:
+            continue
+        place = out / next(chosen[each].folder for each in shown.values())
+        base = EXPERIMENTS[name].base(way.quick, as_published)
+        jobs = plan(base, [*shown], way.seeds, place, skip_impossible=True)
+        with progress(jobs) as watch:
+            failed |= compare(jobs, place, resumed=True, workers=way.workers, watch=watch)
+        for run in read_comparison(place).runs:
+            if run.seed in way.seeds and run.algorithm in shown:
+                path = place / "runs" / folder_name(run.algorithm) / str(run.seed)
+                found.append(summarise(shown[run.algorithm], run, path, trained=name in REAL))
+    return found, failed
 
 
 def settings_table(quick: bool) -> list[list[str]]:

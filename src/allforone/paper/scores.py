@@ -1,29 +1,29 @@
-"""Final metric and loss of a comparison on training and test data, as the paper's tables have them."""
+"""Final metric and loss of runs on training and test data, as the paper's tables have them."""
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import polars
 import torch
 from torch import Tensor
 
-from ..catalogue import folder_name
 from ..fleet import FLEETS
 from ..opening import content_of
 from ..problems import Client, Problem
 from ..problems.data import Finite
-from ..runs import Comparison, Folder, load_problem, parse, read_run
+from ..runs import Folder, load_problem, parse
 from ..runs.durable import write_text
 from ..runs.history import finite
 
 #: Of every client, by name: the loss and the problem's metrics; None where one is not known.
 Values = dict[str, list[float | None]]
 Pair = tuple[float, float]
+#: What is kept of a run; see `summary`.
+Summary = dict[str, Any]
 
 
 class Scores(NamedTuple):
@@ -51,18 +51,15 @@ def by_authors(sizes: Tensor) -> Tensor:
     return counted
 
 
-def scores(comparison: Comparison, out: Path, average: Average = by_data) -> dict[str, Scores]:
-    """Of every algorithm of a comparison that lies in `out`."""
-    return {
-        name: _scores([out / "runs" / folder_name(name) / str(run.seed) for run in comparison.of(name)], average)
-        for name in comparison.algorithms
-    }
+def scores(summaries: Sequence[Summary], average: Average = by_data) -> dict[str, Scores]:
+    """Of every algorithm."""
+    names = dict.fromkeys(run["algorithm"] for run in summaries)
+    return {name: _scores([run for run in summaries if run["algorithm"] == name], average) for name in names}
 
 
-def _scores(folders: list[Path], average: Average) -> Scores:
-    parts = [[train_scores(folder) for folder in folders], [_test_scores(folder) for folder in folders]]
-    sizes = [torch.tensor([client["size"] for client in Folder(folder).clients]).double() for folder in folders]
-    counts = torch.cat([average(of_run) for of_run in sizes])
+def _scores(runs: Sequence[Summary], average: Average) -> Scores:
+    parts: list[list[Values]] = [[run[part] for run in runs] for part in ("train", "test")]
+    counts = torch.cat([average(torch.tensor(run["sizes"]).double()) for run in runs])
 
     def over(name: str, shown: Callable[[Tensor], Tensor]) -> tuple[Pair, Pair]:
         """Means and standard deviations of what is known."""
@@ -77,15 +74,9 @@ def _scores(folders: list[Path], average: Average) -> Scores:
             deviations.append(float((share * (values[known] - mean).square()).sum().sqrt()))
         return (means[0], means[1]), (deviations[0], deviations[1])
 
-    accuracy, accuracy_std = over(next(iter(Folder(folders[0]).config["metrics"])), lambda share: 100 * share)
+    accuracy, accuracy_std = over(next(iter(runs[0]["config"]["metrics"])), lambda share: 100 * share)
     loss, loss_std = over("loss", lambda loss: loss.clamp(min=1e-12).log10())
     return Scores(accuracy, accuracy_std, loss, loss_std)
-
-
-def _test_scores(path: Path) -> Values:
-    run = read_run(path)
-    last = run.metrics.filter(polars.col("round") == polars.col("round").max()).sort("client")
-    return last.select("loss", *run.config["metrics"]).to_dict(as_series=False)
 
 
 def train_scores(path: Path) -> Values:

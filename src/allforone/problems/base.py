@@ -35,6 +35,7 @@ class Settings:
         clip: the norm to which each client shortens every gradient that it answers with, before it is weighted.
         precision: "float32", in which models are computed as they are, or "bf16", in which their passes in training are
             under torch.autocast; parameters, updates and what is judged stay as they are.
+        private: names or patterns of the parameters and buffers that never leave their owner.
 
     Example:
         >>> import allforone as afo
@@ -50,6 +51,7 @@ class Settings:
     scheduler: dict[str, Any] | None = None
     clip: float | None = None
     precision: Precision = "float32"
+    private: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.precision not in get_args(Precision):

@@ -17,6 +17,7 @@ from . import sources
 from .arrays_only import load_arrays
 from .base import Problem, Settings
 from .bounded import Bounded
+from .data import generator
 from .images import crop_and_flip, deal, normalise
 from .metrics import accuracy
 
@@ -38,13 +39,18 @@ def cifar10(
     clusters: int | None = None,
     concentration: float | None = None,
     least: int | None = None,
+    as_published: bool = False,
 ) -> Problem:
     """Training and test images pooled, dealt (cluster: even clients see classes 0–4, odd 5–9), then 80/20 each.
 
     augmented: random crop and flip of the training images. samples_per_client: train on that many only. clusters: of
     the cluster split, by default two. concentration, least: of Dirichlet, by default 0.5 and any number of images.
+    as_published: as the paper's authors had it. Images are cropped and flipped once, before they are dealt, those to be
+    tested on too; the network averages where it pools; of the cluster split, odd clients see classes 0–4.
     """
     images, labels = read_cifar10()
+    if as_published and augmented:
+        images = crop_and_flip(images, generator(seed, "as published"))
     return Problem(
         clients=deal(
             images,
@@ -57,10 +63,11 @@ def cifar10(
             clusters=clusters,
             concentration=concentration,
             least=least,
-            augment=crop_and_flip if augmented else None,
+            first=1 if as_published and split == "cluster" else None,
+            augment=crop_and_flip if augmented and not as_published else None,
             transform=partial(normalise, mean=[0.4914, 0.4822, 0.4465], std=[0.2023, 0.1994, 0.2010]),
         ),
-        model=lenet,
+        model=partial(lenet, averaging=True) if as_published else lenet,
         loss=F.cross_entropy,
         metrics={"accuracy": accuracy},
         settings=Settings(
@@ -74,15 +81,18 @@ def cifar10(
     )
 
 
-def lenet() -> nn.Module:
-    """LeNet-5 for colour images: 62,006 parameters. Rectifying after the maximum gives the same, for a quarter."""
+def lenet(averaging: bool = False) -> nn.Module:
+    """LeNet-5 for colour images: 62,006 parameters. It pools by the maximum, or by averaging."""
+
+    def pooling() -> list[nn.Module]:
+        """Rectifying after the maximum gives the same as before it, for a quarter."""
+        return [nn.ReLU(), nn.AvgPool2d(2)] if averaging else [nn.MaxPool2d(2), nn.ReLU()]
+
     return nn.Sequential(
         nn.Conv2d(3, 6, 5),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
+        *pooling(),
         nn.Conv2d(6, 16, 5),
-        nn.MaxPool2d(2),
-        nn.ReLU(),
+        *pooling(),
         nn.Flatten(),
         nn.Linear(400, 120),
         nn.ReLU(),

@@ -13,8 +13,8 @@ from .client import Client
 from .data import Augment
 
 SPLITS = {"cluster": splits.cluster, "iid": splits.iid, "dirichlet": splits.dirichlet, "shards": splits.shards}
-#: The options of each split that are the user's to give.
-OPTIONS = {"cluster": ("clusters",), "dirichlet": ("concentration", "least")}
+#: The options of each split that may be given.
+OPTIONS = {"cluster": ("clusters", "first"), "dirichlet": ("concentration", "least")}
 
 
 def deal(

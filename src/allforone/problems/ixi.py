@@ -24,26 +24,34 @@ from .metrics import Metric
 
 CENTRES = ("Guys", "HH", "IOP")
 SHAPE = (48, 60, 48)
+#: Updates of a round, as the paper's authors ran them.
+INNER = 19
 
 
-def ixi(seed: int = 127, volumes_per_client: int | None = None) -> Problem:
+def ixi(seed: int = 127, volumes_per_client: int | None = None, as_published: bool = False) -> Problem:
     """Three clients, one for each hospital; the split is that of metadata_tiny.csv and does not depend on the seed.
 
     volumes_per_client: read that many training and test volumes of each hospital only, for a quick look.
+    as_published: as the paper's authors had it. Volumes and masks are resized by area; a round has 19 updates; the
+    running statistics of BatchNorm stay with their owner; the last hospital is not judged.
     """
-    found = read_ixi(volumes_per_client)
+    found = read_ixi(volumes_per_client, by_area=as_published)
     batches = [-(-len(train[0]) // 8) for train, _ in found.values()]
     return Problem(
-        clients=[Client(train, test, name=name) for name, (train, test) in found.items()],
+        clients=[
+            Client(train, None if as_published and name == CENTRES[-1] else test, name=name)
+            for name, (train, test) in found.items()
+        ],
         model=UNet,
         loss=dice_loss,
         metrics={"dice": Metric(lambda output, target: 1 - dice_loss(output, target), percent=True)},
         settings=Settings(
             rounds=10,
-            inner=max(1, round(float(np.mean(batches)))),
+            inner=INNER if as_published else max(1, round(float(np.mean(batches)))),
             batch_size=8,
             estimation=16,
             optimizer={"name": "SGD", "lr": 0.01, "momentum": 0.9, "weight_decay": 5e-4},
+            private=("statistics",) if as_published else (),
         ),
         name="ixi",
     )
@@ -98,8 +106,9 @@ def _upsampled(x: Tensor) -> Tensor:
 Part = tuple[Tensor, Tensor]
 
 
-def read_ixi(limit: int | None = None) -> dict[str, tuple[Part, Part]]:
+def read_ixi(limit: int | None = None, by_area: bool = False) -> dict[str, tuple[Part, Part]]:
     """Each hospital's training and test volumes [n, 1, 48, 60, 48] and masks [n, 48, 60, 48]."""
+    resized = _by_area if by_area else _between_voxels
     place = sources.folder("ixi")
     if not (place / "metadata_tiny.csv").is_file():
         raise sources.missing("ixi", "metadata_tiny.csv")
@@ -114,7 +123,7 @@ def read_ixi(limit: int | None = None) -> dict[str, tuple[Part, Part]]:
     console = Console(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task("reading ixi", total=sum(map(len, chosen.values())))
-        parts = {key: _volumes(subjects, files, lambda: bar.advance(task)) for key, subjects in chosen.items()}
+        parts = {key: _volumes(subjects, files, resized, lambda: bar.advance(task)) for key, subjects in chosen.items()}
     return {centre: (parts[centre, "train"], parts[centre, "test"]) for centre in CENTRES}
 
 
@@ -166,13 +175,25 @@ def _metadata(path: Path, files: dict[str, Read]) -> list[tuple[str, str, str]]:
     return rows
 
 
-def _volumes(subjects: list[str], files: dict[str, Read], on_read: Callable[[], None]) -> Part:
+def _between_voxels(image: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """The image between its voxels, the mask at the nearest one."""
+    return F.interpolate(image, SHAPE, mode="trilinear", align_corners=False), F.interpolate(mask, SHAPE)
+
+
+def _by_area(image: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Both the mean of all voxels that a new one meets; brain is what is so in all of them, as FLamby has it."""
+    return F.interpolate(image, SHAPE, mode="area"), F.interpolate(mask, SHAPE, mode="area").floor()
+
+
+Resized = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def _volumes(subjects: list[str], files: dict[str, Read], resized: Resized, on_read: Callable[[], None]) -> Part:
     images, masks = [], []
     for subject in subjects:
         image, mask = (_volume(f"{subject}_{kind}.nii.gz", files) for kind in ("image", "label"))
         if image.shape != SHAPE:
-            image = F.interpolate(image[None, None], SHAPE, mode="trilinear", align_corners=False)[0, 0]
-            mask = F.interpolate(mask[None, None], SHAPE, mode="nearest")[0, 0]
+            image, mask = (whole[0, 0] for whole in resized(image[None, None], mask[None, None]))
         images.append(((image - image.mean()) / (image.std() + 1e-9))[None])
         masks.append((mask > 0.5).to(torch.uint8))
         on_read()

@@ -16,8 +16,9 @@ class Split(NamedTuple):
     clusters: list[int] | None  #: each client's true cluster, where there is one
 
 
-def cluster(labels: Tensor, clients: int, *, clusters: int = 2, seed: int = 0) -> Split:
-    """The labels fall into `clusters` groups of neighbours; client i gets samples of group i mod `clusters` only.
+def cluster(labels: Tensor, clients: int, *, clusters: int = 2, first: int = 0, seed: int = 0) -> Split:
+    """The labels fall into `clusters` groups of neighbours; client i gets samples of group i + `first`, mod `clusters`,
+    only.
 
     Within a group the samples are dealt evenly and at random (sizes differ by at most one).
     """
@@ -27,7 +28,7 @@ def cluster(labels: Tensor, clients: int, *, clusters: int = 2, seed: int = 0) -
             f"clusters is {clusters}: must be between 1 and {min(clients, len(classes))}, "
             "the lesser of the numbers of clients and of classes"
         )
-    member = [i % clusters for i in range(clients)]
+    member = [(i + first) % clusters for i in range(clients)]
     parts: list[Tensor] = [torch.empty(0, dtype=torch.long)] * clients
     for number, group in enumerate(classes.tensor_split(clusters)):
         owners = [i for i in range(clients) if member[i] == number]

@@ -218,6 +218,7 @@ def _filled(config: RunConfig, problem: Task) -> RunConfig:
             "optimizer": optimizer,
             "clip": config.clip or settings.clip,
             "precision": config.precision or settings.precision,
+            "private": (list(settings.private) or None) if config.private is None else config.private,
             "device": _device(config.device),
             "scheduler": config.scheduler or own,
             "schedule": config.schedule

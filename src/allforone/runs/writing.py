@@ -3,6 +3,7 @@
 import json
 import os
 import platform
+import subprocess
 import sys
 from collections.abc import Mapping
 from importlib.metadata import version
@@ -143,5 +144,21 @@ def environment() -> dict[str, Any]:
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "commit": _commit(),
         "packages": {name: version(name) for name in PACKAGES},
     }
+
+
+def _commit() -> str | None:
+    """The last one that changed the package, where it runs from a git checkout; with a + if it was changed since."""
+    package = Path(__file__).parents[1]
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(package), *arguments, "--", "."]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
+    try:
+        commit = git("log", "-1", "--format=%h", "--abbrev=10")
+        return (commit and commit + ("+" if git("status", "--porcelain") else "")) or None
+    except (OSError, subprocess.SubprocessError):
+        return None
