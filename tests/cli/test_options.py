@@ -101,9 +101,7 @@ def test_an_lr_beside_a_schedule_that_would_overrule_it_is_refused(tmp_path):
         with pytest.raises(InputError, match=r"lr is 0\.1 beside the schedule horizon, which sets every step size"):
             call()
     assert Settings("synthetic", lr=0.1, schedule="constant").as_config()["optimizer"] == {"lr": 0.1}
-    path.write_text(
-        path.read_text().replace("}, sch", "}, identity: {}, sch")
-    )  # as a run writes it
+    path.write_text(path.read_text().replace("}, sch", "}, identity: {}, sch"))  # as a run writes it
     assert Settings("synthetic", config=path).as_config()["schedule"] == "horizon"
 
 
