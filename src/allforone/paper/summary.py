@@ -79,7 +79,7 @@ def _short(value: float | None) -> float | int | None:
 
 
 def write(summary: Summary, folder: Path) -> Path:
-    path = folder / summary["algorithm"] / str(summary["seed"]) / FILE
+    path: Path = folder / summary["algorithm"] / str(summary["seed"]) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, plain_json.text(summary, ["config", "test", "train", "curve"]))
     return path
