@@ -19,7 +19,7 @@ from .rounds import play
 
 
 def made(name):
-    return ALGORITHMS[name](samples=6) if name.endswith(("-binary", "-continuous")) else ALGORITHMS[name]()
+    return ALGORITHMS[name](samples=6) if ("-binary" in name or "-continuous" in name) else ALGORITHMS[name]()
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ ALL = [*ALGORITHMS, "guarded"]
 def made(name):
     if name == "guarded":
         return Guarded(afo.AllForOne())
-    return ALGORITHMS[name](samples=6) if name.endswith(("-binary", "-continuous")) else ALGORITHMS[name]()
+    return ALGORITHMS[name](samples=6) if ("-binary" in name or "-continuous" in name) else ALGORITHMS[name]()
 
 
 def rows(value, name=""):

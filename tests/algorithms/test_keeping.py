@@ -34,7 +34,7 @@ CONTRACTS = [
 
 
 def made(name):
-    return ALGORITHMS[name](samples=6) if name.endswith(("-binary", "-continuous")) else ALGORITHMS[name]()
+    return ALGORITHMS[name](samples=6) if ("-binary" in name or "-continuous" in name) else ALGORITHMS[name]()
 
 
 class Idle(nn.Module):

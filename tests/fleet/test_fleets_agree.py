@@ -16,7 +16,7 @@ from .models import MODELS, problem
 
 
 def options(name: str) -> dict:
-    return {"samples": 9} if name.endswith(("-binary", "-continuous")) else {}
+    return {"samples": 9} if ("-binary" in name or "-continuous" in name) else {}
 
 
 MOMENTUM = partial(torch.optim.SGD, lr=0.05, momentum=0.9)

@@ -79,7 +79,7 @@ def test_weights_among_those_present_keep_their_sum():
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_algorithm_lives_with_absence_and_the_record_tells_who_was_there(algorithm):
-    options = {"samples": 4} if algorithm.endswith(("-binary", "-continuous")) else {}
+    options = {"samples": 4} if ("-binary" in algorithm or "-continuous" in algorithm) else {}
     fleet = Stacked(problem("perceptron"), seed=3, participation=0.5)
     result = train(fleet, ALGORITHMS[algorithm](**options), Optimizer(MOMENTUM), 8)
     told = result.metrics.filter(result.metrics["round"] > 0)["present"].to_numpy().reshape(8, 4).astype(bool)
@@ -146,7 +146,7 @@ def test_who_is_absent_is_asked_for_no_loss_and_not_judged(fleet):
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "guarded"])
 def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algorithm):
-    options = {"samples": 4} if algorithm.endswith(("-binary", "-continuous")) else {}
+    options = {"samples": 4} if ("-binary" in algorithm or "-continuous" in algorithm) else {}
     made = Guarded(ALGORITHMS["all-for-one"]()) if algorithm == "guarded" else ALGORITHMS[algorithm](**options)
     subject = hold_out(problem("batch norm", sizes=(25,)), 0.2, seed=3)
     fleet = Stacked(subject, seed=3, participation=0.5)
