@@ -121,6 +121,12 @@ def test_loop_and_stacked_fleet_agree_in_noise_and_in_what_is_spent(algorithm):
     assert a.metrics.filter(polars.col("round") == 2)["epsilon"].min() > 0
 
 
+def test_the_compiled_fleet_is_private_as_the_stacked_one_is():
+    told = {"privacy": Privacy(noise=2.0, secret=SECRET), **PLAIN}
+    a, b = (afo.train(small_problem(), fleet=fleet, **told) for fleet in ("stacked", "compiled"))
+    assert same(a, b) and a.metrics["epsilon"].equals(b.metrics["epsilon"])
+
+
 @pytest.mark.parametrize("algorithm", [afo.AllForOne(), afo.AllForOne(exchange="round"), afo.FedAvg()])
 def test_without_noise_and_with_a_clip_that_nothing_reaches_it_is_the_run_without_privacy(algorithm):
     plain = afo.train(small_problem(), algorithm=algorithm, **PLAIN)

@@ -48,6 +48,11 @@ class PrivatePasses(Passes):
         at_once, self.chain = self._fast_ways(known, first)
         self.per_sample: PerSample = self._at_once if at_once else self._one_by_one
 
+    def move(self, device: torch.device) -> None:
+        super().move(device)
+        if self.chain:
+            self.chain.loss = self.loss
+
     def gradient(
         self,
         model: Models,
