@@ -20,7 +20,7 @@ def convolutional():
 
 
 def squared(output, target):
-    return (output - F.one_hot(target, 3)).square().mean()
+    return (output - target[:, None]).square().mean()
 
 
 def trained_of(module):
