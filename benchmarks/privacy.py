@@ -38,7 +38,7 @@ CLIENTS = 10
 ALL = 10_000
 ROUNDS, INNER, CLIP = 4, 3, 1.0
 #: Steps that are tried on the seed for it, and that which was chosen.
-STEPS, STEP = (1.0, 2.0, 4.0), 2.0
+STEPS, STEP = (1.0, 2.0, 4.0), 4.0
 #: Noise multipliers of who answers at one model; 0: clipped, without noise.
 LEVELS = (0.0, 0.5, 2.0, 8.0)
 #: ε at which accuracies are compared, read between those measured.

@@ -22,9 +22,19 @@ from ..problems.tree import Tree, mapped
 from .models import Models
 
 #: Layers that treat each number by itself.
-POINTWISE = {nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Softplus, nn.Tanh, nn.Sigmoid, nn.Identity}
+POINTWISE: set[type[nn.Module]] = {
+    nn.ReLU,
+    nn.LeakyReLU,
+    nn.ELU,
+    nn.GELU,
+    nn.SiLU,
+    nn.Softplus,
+    nn.Tanh,
+    nn.Sigmoid,
+    nn.Identity,
+}
 #: Layers that treat each sample by itself, with the dimensions that a batch of them has; None: any.
-DIMENSIONS = {
+DIMENSIONS: dict[type[nn.Module], int | None] = {
     **dict.fromkeys(POINTWISE),
     **dict.fromkeys([nn.Conv2d, nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d], 4),
     nn.Linear: 2,
