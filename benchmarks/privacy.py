@@ -14,7 +14,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,8 +40,6 @@ ROUNDS, INNER, CLIP = 4, 3, 1.0
 STEPS, STEP = (1.0, 2.0, 4.0), 4.0
 #: Noise multipliers of who answers at one model; 0: clipped, without noise.
 LEVELS = (0.0, 0.5, 2.0, 8.0)
-#: ε at which accuracies are compared, read between those measured.
-COMPARED = (2.0, 5.0, 10.0, 50.0)
 
 WORLDS: dict[str, Callable[[int], Problem]] = {
     "digits": lambda seed: digits(seed, CLIENTS),
@@ -114,24 +111,19 @@ def means(found: dict[Case, End], world: str, who: str) -> list[End]:
     return ends
 
 
-def between(ends: list[End], epsilon: float) -> float | None:
-    """The accuracy at this ε, on a line in log ε between the two measured around it; None outside."""
-    private = [(end.epsilon, end.accuracy) for end in ends if end.epsilon is not None]
-    for (less, low), (more, high) in pairwise(private):
-        if less <= epsilon <= more:
-            return low + (high - low) * math.log(epsilon / less) / math.log(more / less)
-    return None
-
-
 def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
-    rows = []
-    for epsilon in COMPARED:
-        at = [between(means(found, world, who), epsilon) for who in WHO]
-        rows.append([f"{epsilon:g}", *("–" if accuracy is None else f"{accuracy:.1f}" for accuracy in at)])
-    if any(case.level == 0 for case in found):
-        rows.append(["no noise", *(f"{means(found, world, who)[-1].accuracy:.1f}" for who in WHO)])
-    told = f"{world}: {ROUNDS} rounds of {INNER} updates on all data, step {step:g}, clip {CLIP:g}, δ = 1e-5; "
-    return Table(["ε", *map(label, WHO)], plain(rows), caption=f"{told}{seeds} seed{'s' if seeds > 1 else ''}")
+    def told(end: End) -> str:
+        return f"{end.accuracy:.1f}" if end.epsilon is None else f"{end.accuracy:.1f} (ε {end.epsilon:.2g})"
+
+    levels = sorted({case.level for case in found}, reverse=True)
+    columns = [means(found, world, who) for who in WHO]
+    rows = [
+        [f"{level:g}" if level else "none", *(told(ends[place]) for ends in columns)]
+        for place, level in enumerate(levels)
+    ]
+    about = f"{world}: {ROUNDS} rounds of {INNER} updates on all data, step {step:g}, clip {CLIP:g}, δ = 1e-5; "
+    about += f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return Table(["noise of an answer at one model", *map(label, WHO)], plain(rows), caption=about)
 
 
 def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:
