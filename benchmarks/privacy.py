@@ -1,14 +1,18 @@
 """Accuracy against ε: Local, FedAvg, All-for-one in both forms and its oracle, with answers that are private.
 
-    python -m benchmarks.privacy --picture docs/pictures/privacy.png        # digits; long
-    ALLFORONE_DATA=… python -m benchmarks.privacy --only mnist --seeds 1    # ten clients with 300 images each; longer
+    python -m benchmarks.privacy --picture docs/pictures/privacy.png                # digits, in clusters and at random
+    ALLFORONE_DATA=… python -m benchmarks.privacy --worlds digits,digits-iid,mnist  # and 300 of Mnist's for each of ten
 
-Everybody does the same updates on the same batches, with the same noise multipliers; who answers at more models has
-spent more by the end. ε is the mean over clients of what each has spent.
+Everybody does the same updates, on all data of a client. Who answers at M models spends as much as M answers, so it is
+given √M times the noise: all come out at about the same ε. What was measured once is kept in --out and not measured
+again; --tune looks for a step on a seed that nothing is judged by.
 """
 
 import argparse
+import json
+import math
 import statistics
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,17 +23,45 @@ from rich.console import Console
 from rich.progress import track
 
 import allforone as afo
-from allforone.catalogue import ALGORITHMS
-from allforone.problems import digits, mnist
+from allforone.problems import Problem, digits, mnist
 from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS, label
 from allforone.reports.table import Table, markdown, plain, terminal
 
 SEEDS = (127, 496, 1729)
-NAMES = ("local", "fedavg", "all-for-one", "all-for-one-round", "oracle")
-#: Noise multipliers, from none on.
-NOISES = (0.0, 4.0, 8.0, 16.0, 32.0)
-WORLDS = {"digits": digits, "mnist": partial(mnist, clients=10, samples_per_client=300)}
+#: The seed on which steps are chosen.
+TUNED = 11
+#: Clients of every problem here.
+CLIENTS = 10
+#: Larger than any client's data, so that a batch is all of them.
+ALL = 10_000
+ROUNDS, INNER, CLIP = 4, 3, 1.0
+#: Steps that are tried on the seed for it, and that which was chosen.
+STEPS, STEP = (1.0, 2.0, 4.0), 4.0
+#: Noise multipliers of who answers at one model; 0: clipped, without noise.
+LEVELS = (0.0, 0.5, 2.0, 8.0)
+
+WORLDS: dict[str, Callable[[int], Problem]] = {
+    "digits": lambda seed: digits(seed, CLIENTS),
+    "digits-iid": lambda seed: digits(seed, CLIENTS, split="iid"),
+    "mnist": lambda seed: mnist(seed, CLIENTS, samples_per_client=300),
+}
+#: With the number of models at which a client answers in an update.
+WHO: dict[str, tuple[Callable[[], afo.Algorithm], Callable[[str], int]]] = {
+    "local": (afo.Local, lambda world: 1),
+    "fedavg": (afo.FedAvg, lambda world: 1),
+    "all-for-one": (partial(afo.AllForOne, samples=ALL), lambda world: CLIENTS),
+    "all-for-one-round": (partial(afo.AllForOne, exchange="round"), lambda world: CLIENTS),
+    "oracle": (afo.Oracle, lambda world: CLIENTS if world.endswith("iid") else CLIENTS // 2),
+}
+
+
+class Case(NamedTuple):
+    world: str
+    who: str
+    level: float
+    step: float
+    seed: int
 
 
 class End(NamedTuple):
@@ -37,83 +69,128 @@ class End(NamedTuple):
     epsilon: float | None  #: the mean over clients; None without noise
 
 
-def run(options: argparse.Namespace, name: str, noise: float, seed: int) -> End:
-    problem = WORLDS[options.only](seed=seed)
-    private = afo.Privacy(clip=options.clip, noise=noise) if noise else None
-    sizes = {"rounds": options.rounds, "inner": options.inner, "batch_size": options.batch}
+def run(case: Case) -> End:
+    make, models = WHO[case.who]
+    noise = case.level * math.sqrt(models(case.world))
     result = afo.train(
-        problem, algorithm=ALGORITHMS[name](), privacy=private, seed=seed, evaluate_every=options.rounds, **sizes
+        WORLDS[case.world](case.seed),
+        algorithm=make(),
+        optimizer=partial(torch.optim.SGD, lr=case.step),
+        privacy=afo.Privacy(clip=CLIP, noise=noise),
+        seed=case.seed,
+        rounds=ROUNDS,
+        inner=INNER,
+        batch_size=ALL,
+        evaluate_every=ROUNDS,
+        progress=False,
     )
-    last = result.metrics.filter(polars.col("round") == options.rounds)
+    last = result.metrics.filter(polars.col("round") == ROUNDS)
     spent = last["epsilon"].drop_nulls().to_list()
     return End(100 * statistics.fmean(last["accuracy"].to_list()), statistics.fmean(spent) if spent else None)
 
 
-def measure(options: argparse.Namespace) -> dict[tuple[str, float], End]:
-    """The mean over seeds."""
-    cases, found = [(name, noise) for noise in options.noises for name in NAMES], {}
-    for name, noise in track(cases, "measuring …", transient=True):
-        ends = [run(options, name, noise, seed) for seed in SEEDS[: options.seeds]]
-        spent = [end.epsilon for end in ends if end.epsilon is not None]
-        mean = statistics.fmean(end.accuracy for end in ends)
-        found[name, noise] = End(mean, statistics.fmean(spent) if spent else None)
-    return found
+def measure(wanted: Iterable[Case], kept: Path) -> dict[Case, End]:
+    """What the file holds, and what it does not, which it is given as it comes."""
+    lines = kept.read_text().splitlines() if kept.exists() else []
+    known = {Case(*case): End(*end) for case, end in map(json.loads, lines)}
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    for case in track([case for case in wanted if case not in known], "measuring …", transient=True):
+        known[case] = run(case)
+        with kept.open("a") as file:
+            file.write(json.dumps([case, known[case]]) + "\n")
+    return {case: known[case] for case in wanted}
 
 
-def table(options: argparse.Namespace, found: dict[tuple[str, float], End]) -> Table:
+def means(found: dict[Case, End], world: str, who: str) -> list[End]:
+    """Over seeds, from the smallest ε on; that without noise is the last."""
+    ends = []
+    for level in sorted({case.level for case in found}, reverse=True):
+        of = [end for case, end in found.items() if (case.world, case.who, case.level) == (world, who, level)]
+        spent = [end.epsilon for end in of if end.epsilon is not None]
+        ends.append(End(statistics.fmean(end.accuracy for end in of), statistics.fmean(spent) if spent else None))
+    return ends
+
+
+def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
     def told(end: End) -> str:
         return f"{end.accuracy:.1f}" if end.epsilon is None else f"{end.accuracy:.1f} (ε {end.epsilon:.2g})"
 
+    levels = sorted({case.level for case in found}, reverse=True)
+    columns = [means(found, world, who) for who in WHO]
     rows = [
-        [f"{noise:g}" if noise else "none", *(told(found[name, noise]) for name in NAMES)] for noise in options.noises
+        [f"{level:g}" if level else "none", *(told(ends[place]) for ends in columns)]
+        for place, level in enumerate(levels)
     ]
-    about = f"{options.only}: {options.rounds} rounds of {options.inner} updates, batches of {options.batch}"
-    about += f", clip {options.clip:g}"
-    return Table(
-        ["noise", *map(label, NAMES)], plain(rows), caption=f"{about}; δ = 1e-5; mean over {options.seeds} seeds"
-    )
+    about = f"{world}: {ROUNDS} rounds of {INNER} updates on all data, step {step:g}, clip {CLIP:g}, δ = 1e-5; "
+    about += f"{seeds} seed{'s' if seeds > 1 else ''}"
+    return Table(["noise of an answer at one model", *map(label, WHO)], plain(rows), caption=about)
 
 
-def draw(found: dict[tuple[str, float], End], path: Path) -> None:
+def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     with rc_context(RC):
-        figure = Figure(figsize=(5.2, 3.4), layout="constrained")
-        axis = figure.subplots()
-        for name in NAMES:
-            ends = sorted(
-                (e.epsilon, e.accuracy) for (who, _), e in found.items() if who == name and e.epsilon is not None
-            )
-            axis.plot(*zip(*ends, strict=True), marker="o", markersize=4, color=COLOURS[name], label=label(name))
-            if (name, 0.0) in found:
-                axis.axhline(found[name, 0.0].accuracy, color=COLOURS[name], linestyle=":", linewidth=0.9)
-        axis.set(xscale="log", xlabel="ε spent, per client", ylabel="test accuracy, %")
-        axis.legend(fontsize=8)
+        figure = Figure(figsize=(3.4 * len(worlds), 3.4), layout="constrained")
+        for axis, world in zip(figure.subplots(1, len(worlds), squeeze=False)[0], worlds, strict=True):
+            for who in WHO:
+                ends = means(found, world, who)
+                private = [(end.epsilon, end.accuracy) for end in ends if end.epsilon is not None]
+                axis.plot(*zip(*private, strict=True), marker="o", markersize=4, color=COLOURS[who], label=label(who))
+                if ends[-1].epsilon is None:
+                    axis.axhline(ends[-1].accuracy, color=COLOURS[who], linestyle=":", linewidth=0.9)
+            axis.set(xscale="log", xlabel="ε spent by a client", title=world)
+        figure.axes[0].set_ylabel("test accuracy, %")
+        figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
         figure.savefig(path)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=list(WORLDS), default="digits")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--inner", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--clip", type=float, default=1.0)
-    parser.add_argument("--noises", type=lambda text: tuple(map(float, text.split(","))), default=NOISES)
+    parser.add_argument("--worlds", default="digits,digits-iid", help=f"of {', '.join(WORLDS)}")
+    parser.add_argument("--step", type=float, default=STEP, help="of SGD")
+    parser.add_argument("--tune", action="store_true", help=f"try steps on seed {TUNED}, and nothing else")
+    parser.add_argument("--levels", type=lambda text: tuple(map(float, text.split(","))), default=LEVELS)
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help=f"the first so many of {SEEDS}")
-    parser.add_argument("--markdown", action="store_true", help="a table for a document")
+    parser.add_argument("--markdown", action="store_true", help="tables for a document")
     parser.add_argument("--picture", type=Path, help="where to draw accuracy against ε")
+    parser.add_argument("--out", type=Path, default=Path("out/privacy.jsonl"), help="where what was measured is kept")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    found = measure(options)
+    worlds = options.worlds.split(",")
+    if options.tune:
+        tune(worlds, options.levels, options.out)
+        return
+    seeds = SEEDS[: options.seeds]
+    cases = [
+        Case(world, who, level, options.step, seed)
+        for seed in seeds
+        for world in worlds
+        for level in options.levels
+        for who in WHO
+    ]
+    found = measure(cases, options.out)
     if options.picture:
-        draw(found, options.picture)
-    made = table(options, found)
-    if options.markdown:
-        print(markdown(made))
-    else:
-        Console().print(terminal(made))
+        draw(found, worlds, options.picture)
+    for world in worlds:
+        made = table(found, world, options.step, len(seeds))
+        if options.markdown:
+            print(markdown(made))
+        else:
+            Console().print(terminal(made))
+
+
+def tune(worlds: list[str], levels: Iterable[float], kept: Path) -> None:
+    """Accuracies of who spends least, which are cheap, by step and level."""
+    tried = [
+        Case(world, who, level, step, TUNED)
+        for world in worlds
+        for who in ("local", "fedavg")
+        for step in STEPS
+        for level in levels
+    ]
+    for case, end in measure(tried, kept).items():
+        print(f"{case.world:12} {case.who:8} step {case.step:<5g} level {case.level:<5g} accuracy {end.accuracy:.1f}")
 
 
 if __name__ == "__main__":

@@ -51,11 +51,13 @@ def same(a, b):
     return all(torch.equal(a.stacked[name], b.stacked[name]) for name in a.stacked)
 
 
+@pytest.mark.parametrize("by_layer", [True, False])
 @pytest.mark.parametrize("clip", [0.1, 0.8, 100.0])
-def test_the_gradient_is_the_mean_of_clipped_ones_of_single_samples(clip, monkeypatch):
+def test_the_gradient_is_the_mean_of_clipped_ones_of_single_samples(clip, by_layer, monkeypatch):
     monkeypatch.setattr(passes_module, "PASSED_SAMPLES", 3)  # and does not depend on how many pass at once
     made, batch, state = passes(Privacy(clip=clip, noise=0.0))
-    assert made.per_sample == made._at_once
+    assert made.chain and made.per_sample == made._at_once
+    made.chain = made.chain if by_layer else None
     found, _ = made.gradient(state, 0, 0, batch, 0)
     for part, expected in zip(found.values(), by_hand(made.module, {}, batch, clip), strict=True):
         torch.testing.assert_close(part, expected)
@@ -117,6 +119,12 @@ def test_loop_and_stacked_fleet_agree_in_noise_and_in_what_is_spent(algorithm):
     assert same(a, b)
     assert a.metrics["epsilon"].equals(b.metrics["epsilon"])
     assert a.metrics.filter(polars.col("round") == 2)["epsilon"].min() > 0
+
+
+def test_the_compiled_fleet_is_private_as_the_stacked_one_is():
+    told = {"privacy": Privacy(noise=2.0, secret=SECRET), **PLAIN}
+    a, b = (afo.train(small_problem(), fleet=fleet, **told) for fleet in ("stacked", "compiled"))
+    assert same(a, b) and a.metrics["epsilon"].equals(b.metrics["epsilon"])
 
 
 @pytest.mark.parametrize("algorithm", [afo.AllForOne(), afo.AllForOne(exchange="round"), afo.FedAvg()])

@@ -140,6 +140,14 @@ def test_a_site_whose_budget_is_spent_leaves_with_its_model_and_the_others_go_on
     assert all(torch.equal(result.stacked[name][1], short.stacked[name][1]) for name in short.stacked)
 
 
+def test_the_more_noise_a_site_adds_the_less_it_is_listened_to_also_by_itself():
+    heard = []
+    for loud in (0.1, 2.0):
+        policies = [Policy(privacy=Privacy(noise=noise, secret="of the test")) for noise in (0.1, 0.1, loud, 0.1)]
+        heard.append(trained(federation(policies), 2).weights[-1, [0, 2], 2])  # by the one that is like it, and itself
+    assert (heard[1] < heard[0] / 2).all()
+
+
 KIT = {"least_batch": 12, "budget": {"epsilon": 2.0, "delta": 1e-6}, "privacy": {"clip": 0.5, "noise": 4.0}}
 
 

@@ -12,6 +12,7 @@ from ..problems import Loss, Precision
 from ..problems.calling import called
 from ..problems.data import Batch, generator, seeded
 from ..problems.tree import clone, leaves, length, mapped, rows, split
+from .layerwise import Chain
 from .models import Models, row, stack
 from .passes import Passes
 from .privacy import Privacy, require_accounting
@@ -43,7 +44,14 @@ class PrivatePasses(Passes):
                 "no sample's part can be bounded; use GroupNorm or LayerNorm"
             )
         self.privacy, self.noises = privacy, privacy.noises()
-        self.per_sample: PerSample = self._at_once if self._agree(first) else self._one_by_one
+        known = None if self.draws or precision != "float32" else Chain.of(module, loss, self.trained)
+        at_once, self.chain = self._fast_ways(known, first)
+        self.per_sample: PerSample = self._at_once if at_once else self._one_by_one
+
+    def move(self, device: torch.device) -> None:
+        super().move(device)
+        if self.chain:
+            self.chain.loss = self.loss
 
     def gradient(
         self,
@@ -80,15 +88,20 @@ class PrivatePasses(Passes):
     def _clipped_sum(self, module: nn.Module, trained: Models, fixed: Models, batch: Batch) -> Models:
         """Σ_j g_j · min(1, clip/‖g_j‖), in bounded memory."""
         numbers = sum(tensor.numel() for tensor in trained.values())
-        total = {name: torch.zeros_like(tensor) for name, tensor in trained.items()}
+        total: Models = {}
         for some in split(batch, max(1, min(PASSED_SAMPLES, SAMPLE_NUMBERS // numbers))):
-            found = self.per_sample(module, trained, fixed, clone(some))
-            squares = [gradient.flatten(1).float().square().sum(1) for gradient in found.values()]
-            norm = torch.stack(squares).sum(0).sqrt()
-            share = (self.privacy.clip / norm).clamp(max=1.0)
-            for name, gradient in found.items():
-                total[name] += torch.tensordot(share.to(gradient.dtype), gradient, 1)
+            given = clone(some)
+            found = self.chain.clipped({**trained, **fixed}, given, self.privacy.clip) if self.chain else None
+            if found is None:
+                found = self._clipped(self.per_sample(module, trained, fixed, given))
+            total = {name: total[name] + part if total else part for name, part in found.items()}
         return total
+
+    def _clipped(self, each: Models) -> Models:
+        squares = [gradient.flatten(1).float().square().sum(1) for gradient in each.values()]
+        norm = torch.stack(squares).sum(0).sqrt()
+        share = (self.privacy.clip / norm).clamp(max=1.0)
+        return {name: torch.tensordot(share.to(gradient.dtype), gradient, 1) for name, gradient in each.items()}
 
     def _loss_of_one(self, module: nn.Module, trained: Models, fixed: Models, sample: Batch) -> Tensor:
         """Of a batch of one sample."""
@@ -111,21 +124,32 @@ class PrivatePasses(Passes):
         columns = zip(*found, strict=True)
         return {name: torch.stack(column).to_dense() for name, column in zip(trained, columns, strict=True)}
 
-    def _agree(self, first: Batch) -> bool:
-        """Whether all samples at once give what each alone gives; of layers that draw, whether they can be asked so."""
+    def _fast_ways(self, chain: Chain | None, first: Batch) -> tuple[bool, Chain | None]:
+        """Whether all samples at once give what each alone gives, of layers that draw whether they can be asked so; and
+        the chain if it gives the same."""
         held = row(stack(self.module, 1), 0)
         trained = {name: held[name].clone() for name in self.trained}
         fixed = {name: tensor.clone() for name, tensor in held.items() if name not in trained}
         some = rows(clone(first), slice(2))
         self.train_mode()
-        try:
-            with seeded(generator("try")), warnings.catch_warnings():
-                warnings.simplefilter("error")  # vmap warns where it would be slow
-                fast = self._at_once(self.module, trained, fixed, some)
-        except Exception:  # whatever the user's model does when asked in this way, one by one remains
-            return False
-        if self.draws:
-            return True
-        slow = self._one_by_one(self.module, trained, fixed, some)
-        apart = sum(float((fast[name] - slow[name]).square().sum()) for name in slow)
-        return apart <= SAME**2 * sum(float(tensor.square().sum()) for tensor in slow.values())
+        slow: Models | None = None if self.draws else self._one_by_one(self.module, trained, fixed, some)
+
+        def holds(way: Callable[[], Models | None], expected: Models | None) -> bool:
+            try:
+                with seeded(generator("try")), warnings.catch_warnings():
+                    warnings.simplefilter("error")  # vmap warns where it would be slow
+                    found = way()
+            except Exception:  # whatever the user's model does when asked in this way, one by one remains
+                return False
+            return found is not None and (expected is None or _same(found, expected))
+
+        at_once = holds(lambda: self._at_once(self.module, trained, fixed, some), slow)
+        if chain and slow:
+            known = holds(lambda: chain.clipped({**trained, **fixed}, some, self.privacy.clip), self._clipped(slow))
+            return at_once, chain if known else None
+        return at_once, None
+
+
+def _same(found: Models, expected: Models) -> bool:
+    apart = sum(float((found[name] - expected[name]).square().sum()) for name in expected)
+    return apart <= SAME**2 * sum(float(tensor.square().sum()) for tensor in expected.values())
