@@ -7,7 +7,7 @@ What was measured once is kept in --out and not measured again: delete it after 
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -78,11 +78,11 @@ CHANGES = [
 def accuracy(found: Mapping[Key, list[float]], change: Change, rule: str, sizes: list[int]) -> float:
     """In percent, over clients and seeds."""
     counts = change.average(torch.tensor(sizes, dtype=torch.float64)).numpy()
-    values = [found[change.world.name, _kept(rule, change.rules[rule]), seed] for seed in change.world.seeds]
+    values = [found[change.world.name, kept_as(rule, change.rules[rule]), seed] for seed in change.world.seeds]
     return float((np.array(values) @ counts / counts.sum()).mean())
 
 
-def _kept(rule: str, make: Make) -> str:
+def kept_as(rule: str, make: Make) -> str:
     """The name under which a measurement is kept."""
     return rule if make is OURS[rule] else f"{rule}-as-published"
 
@@ -99,11 +99,11 @@ def changes_table(found: Mapping[Key, list[float]], sizes: list[int]) -> Table:
     return Table(HEADS, plain(rows))
 
 
-def measured_all(path: Path, workers: int, changes: Sequence[Change] = CHANGES) -> dict[Key, list[float]]:
-    """The accuracies of all clients in all runs that some rows need."""
+def measured_all(path: Path, workers: int) -> dict[Key, list[float]]:
+    """The accuracies of all clients in all runs."""
     found: dict[Key, list[float]] = {}
-    for change in changes:
-        rules = {_kept(rule, make): make for rule, make in change.rules.items()}
+    for change in CHANGES:
+        rules = {kept_as(rule, make): make for rule, make in change.rules.items()}
         found |= measure([change.world], rules, path, workers, accuracies)
     return found
 

@@ -67,7 +67,7 @@ def hospital() -> tuple[afo.Client, bool]:
 
 #: How many answers are attacked of each kind.
 ANSWERS = 10
-#: The paper's own model and step size for Heart disease; there, batches have one patient.
+#: The paper's own model for Heart disease, and the step size that it prints; there, batches have one patient.
 OPTIMIZER = Optimizer(partial(torch.optim.SGD, lr=0.05))
 TASK = afo.Task(lambda: nn.Linear(13, 1), F.binary_cross_entropy_with_logits)
 

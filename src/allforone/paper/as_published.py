@@ -2,16 +2,17 @@
 docs/algorithms.md."""
 
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 import torch
 from torch import Tensor
 
 from .. import algorithms
-from ..algorithms import Info, Memory, State, Weighting
+from ..algorithms import Info, Memory, State
 from ..algorithms.base import identity
 from ..algorithms.fedavg import Common, share, up_and_down
 from ..collaboration import Binary, Continuous, FreshSamples, normalised
+from ..errors import InputError
 from ..fleet import Fleet, Models, Optimizer, Round, mean, repeat
 
 #: Rounds in a row without any similarity after which a client is never listened to again.
@@ -52,12 +53,12 @@ class AllForOne(algorithms.BySimilarity):
 
 
 def all_for_one_binary(
-    threshold: float = 0.1, samples: int = 512, weighting: Weighting | None = "normalised"
+    threshold: float = 0.1, samples: int = 512, weighting: Literal["normalised"] = "normalised"
 ) -> AllForOne:
     return AllForOne(Binary(threshold), FreshSamples(samples), weighting)
 
 
-def all_for_one_continuous(samples: int = 512, weighting: Weighting | None = "normalised") -> AllForOne:
+def all_for_one_continuous(samples: int = 512, weighting: Literal["normalised"] = "normalised") -> AllForOne:
     return AllForOne(Continuous(), FreshSamples(samples), weighting)
 
 
@@ -67,6 +68,10 @@ class FedAvg(algorithms.FedAvg):
 
     name = "fedavg-as-published"
     label = "FedAvg, as published"
+
+    def __post_init__(self) -> None:
+        if self.proximal or self.finetune:
+            raise InputError("fedavg-as-published has neither proximal nor finetune: fedavg has")
 
     def step(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         before: Common = state.common
