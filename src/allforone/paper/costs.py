@@ -12,8 +12,8 @@ HEADS = ("seeds", "rounds", "samples", "s", "messages", "MB")
 
 
 def cost_tables(found: dict[str, list[Summary]]) -> dict[str, Table]:
-    """By experiment. Means are over clients and seeds, each counting the same. Costs are means over seeds: samples and
-    seconds of one client, messages and megabytes of all together."""
+    """By experiment. Means are over clients and seeds, each counting the same. Costs are means over seeds: samples
+    of one client, seconds of a run, messages and megabytes of all clients together."""
     return {name: _table(EXPERIMENTS[name].title, runs) for name, runs in found.items()}
 
 
