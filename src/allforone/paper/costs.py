@@ -8,11 +8,12 @@ from ..runs.quantities import EXCESS, LEAST_EXCESS, UNKNOWN, quantities
 from .experiments import AS_PUBLISHED, EXPERIMENTS
 from .scores import Summary
 
-HEADS = ("seeds", "rounds", "samples per client", "seconds", "messages", "MB sent")
+HEADS = ("seeds", "rounds", "samples", "s", "messages", "MB")
 
 
 def cost_tables(found: dict[str, list[Summary]]) -> dict[str, Table]:
-    """By experiment. Means are over clients and seeds, each counting the same; costs are means over seeds."""
+    """By experiment. Means are over clients and seeds, each counting the same. Costs are means over seeds: samples
+    of one client, seconds of a run, messages and megabytes of all clients together."""
     return {name: _table(EXPERIMENTS[name].title, runs) for name, runs in found.items()}
 
 
