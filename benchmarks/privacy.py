@@ -46,6 +46,7 @@ WORLDS: dict[str, Callable[[int], Problem]] = {
     "digits-iid": lambda seed: digits(seed, CLIENTS, split="iid"),
     "mnist": lambda seed: mnist(seed, CLIENTS, samples_per_client=300),
 }
+TITLES = {"digits": "digits, two clusters", "digits-iid": "digits, all alike", "mnist": "Mnist, two clusters"}
 #: With the number of models at which a client answers in an update.
 WHO: dict[str, tuple[Callable[[], afo.Algorithm], Callable[[str], int]]] = {
     "local": (afo.Local, lambda world: 1),
@@ -129,6 +130,7 @@ def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
 def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:
     from matplotlib import rc_context
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     with rc_context(RC):
         figure = Figure(figsize=(3.4 * len(worlds), 3.4), layout="constrained")
@@ -139,7 +141,10 @@ def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:
                 axis.plot(*zip(*private, strict=True), marker="o", markersize=4, color=COLOURS[who], label=label(who))
                 if ends[-1].epsilon is None:
                     axis.axhline(ends[-1].accuracy, color=COLOURS[who], linestyle=":", linewidth=0.9)
-            axis.set(xscale="log", xlabel="ε spent by a client", title=world)
+            axis.set(xscale="log", xlabel="ε spent by a client", title=TITLES[world])
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+            axis.xaxis.set_minor_formatter(NullFormatter())
         figure.axes[0].set_ylabel("test accuracy, %")
         figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
         figure.savefig(path)
