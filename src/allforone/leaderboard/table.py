@@ -94,7 +94,7 @@ def _notes(summary: Summary, found: dict[str, Score]) -> list[str]:
     for name, score in found.items():
         if missing := [seed for seed in summary["seeds"] if seed not in score.seeds]:
             said.append(f"{name} is without seeds {_listed(missing)}.")
-    if left_out := summary["not_run"]:
+    if left_out := summary.get("not_run"):  # summaries of older versions do not say
         said.append(f"Not run: {', '.join(left_out)}.")
     if published := summary["published"]:
         others = [f"{name} {_printed(pair)}" for name, pair in published["numbers"].items() if name not in found]
