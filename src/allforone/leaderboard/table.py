@@ -144,13 +144,12 @@ def _side_by_side(name: str, summaries: Sequence[Summary], form: str) -> Table:
     """A row for each contestant in the order of their mean ranks, a column for each setting."""
     order = [row[0].text for row in overall_table(summaries).rows]
     columns = [(scores_of(summary), quantity_of(summary)) for summary in summaries]
-    best = [{score.last for score in scores.values() if score.rank == 1} for scores, _ in columns]
     rows = [
         [
             Cell(each if form == "terminal" else label(each)),
             *(
-                Cell(quantity.shown(score.last), score.last in first) if (score := scores.get(each)) else Cell(UNKNOWN)
-                for (scores, quantity), first in zip(columns, best, strict=True)
+                Cell(quantity.shown(score.last), score.rank == 1) if (score := scores.get(each)) else Cell(UNKNOWN)
+                for scores, quantity in columns
             ),
         ]
         for each in order
