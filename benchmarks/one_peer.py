@@ -4,56 +4,34 @@ import argparse
 import copy
 import json
 import resource
+import statistics
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
+
+from .by_fluke import PENALTY, fluke
+from .task import Split, Task, accuracies, prepared, read_tasks, write_tasks
 
 # allforone and fluke live in environments of their own, so each is imported only where it is used.
 
-SEED, PENALTY = 127, 0.1
+SEED = 127
 OPTIONS: dict[str, dict[str, int]] = {"digits": {}, "mnist": {"clients": 20, "samples_per_client": 300}}
-
-Split = tuple[Tensor, Tensor]
-
-
-class Task(NamedTuple):
-    """The same for everyone: the initial model and the clients' tensors, training sets cut to `steps` whole batches."""
-
-    model: nn.Module
-    train: list[Split]
-    test: list[Split]
-    batch: int
-    steps: int
-    lr: float
-
-
-def prepare(name: str, path: Path) -> None:
-    """Write a task. Inputs are normalised here: nobody is measured preparing data."""
-    from allforone.problems import PROBLEMS
-    from allforone.problems.data import Finite
-
-    problem = PROBLEMS[name](seed=SEED, **OPTIONS[name])
-    batch = problem.settings.batch_size
-    steps = min(client.size for client in problem.clients) // batch  # whole batches only, as many for all: equal work
-    parts: dict[str, list[Split]] = {"train": [], "test": []}
-    for client in problem.clients:
-        assert isinstance(client.train, Finite) and isinstance(client.test, Finite)
-        parts["train"].append(client.train.take(torch.arange(steps * batch)))
-        parts["test"].append(client.test.take(torch.arange(len(client.test))))
-    # The step size alone: fluke's Ditto ignores every other option of the optimizer for the personal models.
-    task = Task(problem.initial_model(SEED), **parts, batch=batch, steps=steps, lr=problem.settings.optimizer["lr"])
-    torch.save(task._asdict(), path)
 
 
 def allforone(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
+    from allforone.algorithms import Ditto, FedAvg
+
+    return trained(task, Ditto(PENALTY) if algorithm == "ditto" else FedAvg(), rounds)
+
+
+def trained(task: Task, algorithm: Any, rounds: int, **more: Any) -> list[nn.Module]:
+    """By allforone; `algorithm` is one of its objects."""
     import allforone as afo
-    from allforone.algorithms import Ditto
 
     clients = [afo.Client(train, test) for train, test in zip(task.train, task.test, strict=True)]
     return afo.train(
@@ -62,48 +40,19 @@ def allforone(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
         loss=F.cross_entropy,
         rounds=rounds,
         inner=task.steps,
-        algorithm=Ditto(PENALTY) if algorithm == "ditto" else afo.FedAvg(),
+        algorithm=algorithm,
         batch_size=task.batch,
         lr=task.lr,
         evaluate_every=rounds,
-        seed=SEED,
+        seed=task.seed,
         progress=False,
+        **more,
     ).models
-
-
-def fluke(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
-    from fluke import DDict, FlukeENV  # type: ignore[import-not-found]
-    from fluke.algorithms.ditto import Ditto  # type: ignore[import-not-found]
-    from fluke.algorithms.fedavg import FedAVG  # type: ignore[import-not-found]
-    from fluke.data import DataSplitter, DummyDataContainer, FastDataLoader  # type: ignore[import-not-found]
-
-    environment = FlukeENV()
-    environment.set_seed(SEED)
-    environment.set_eval_cfg(pre_fit=False, post_fit=False, locals=False, server=False)  # rounds are all that is timed
-    loaders = partial(FastDataLoader, num_labels=10, batch_size=task.batch)
-    data = DummyDataContainer(
-        [loaders(*train, shuffle=True) for train in task.train], [loaders(*test) for test in task.test], None, 10
-    )
-    client = {
-        "batch_size": task.batch,
-        "local_epochs": 1,
-        "loss": nn.CrossEntropyLoss,
-        "optimizer": {"name": "SGD", "lr": task.lr},
-        "scheduler": {"step_size": 1, "gamma": 1},
-    }
-    if algorithm == "ditto":
-        client |= {"model": copy.deepcopy(task.model), "tau": 1, "lam": PENALTY}
-    settings = DDict(client=client, server={"weighted": True}, model=copy.deepcopy(task.model))
-    made = (Ditto if algorithm == "ditto" else FedAVG)(len(task.train), DataSplitter(data), settings)
-    made.run(rounds, 1.0)
-    if algorithm == "ditto":
-        return [client.personalized_model for client in made.clients]
-    return [made.server.model] * len(task.train)
 
 
 def plain(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
     """What one writes without a library: a module and an optimizer for each client, one client after the other."""
-    torch.manual_seed(SEED)
+    torch.manual_seed(task.seed)
     common, sizes = copy.deepcopy(task.model), [len(y) for _, y in task.train]
     local, personal = ([copy.deepcopy(common) for _ in sizes] for _ in range(2))
     local_optimizers, personal_optimizers = (
@@ -115,14 +64,16 @@ def plain(task: Task, algorithm: str, rounds: int) -> list[nn.Module]:
             epoch(local[k], local_optimizers[k], data, task.batch)
             if algorithm == "ditto":
                 epoch(personal[k], personal_optimizers[k], data, task.batch, near=list(common.parameters()))
-        states = [model.state_dict() for model in local]
-        common.load_state_dict(
-            {
-                name: sum(size / sum(sizes) * state[name] for size, state in zip(sizes, states, strict=True))
-                for name in states[0]
-            }
-        )
+        average(local, sizes, common)
     return personal if algorithm == "ditto" else [common] * len(sizes)
+
+
+def average(models: list[nn.Module], sizes: list[int], into: nn.Module) -> None:
+    """Their mean, weighted by size."""
+    states = [model.state_dict() for model in models]
+    shares = [size / sum(sizes) for size in sizes]
+    names = states[0]
+    into.load_state_dict({name: sum(p * s[name] for p, s in zip(shares, states, strict=True)) for name in names})
 
 
 def epoch(
@@ -140,13 +91,6 @@ def epoch(
         optimizer.step()
 
 
-@torch.no_grad()
-def accuracy(models: list[nn.Module], test: list[Split]) -> float:
-    """The mean over clients, each model on the test data of its client."""
-    shares = [(model.eval()(x).argmax(1) == y).double().mean() for model, (x, y) in zip(models, test, strict=True)]
-    return float(torch.stack(shares).mean())
-
-
 WAYS: dict[str, Callable[[Task, str, int], list[nn.Module]]] = {"allforone": allforone, "fluke": fluke, "plain": plain}
 
 
@@ -161,13 +105,12 @@ def measure(who: str, task: Task, algorithm: str, rounds: int) -> dict[str, Any]
     seconds(1)  # warms up
     short, _ = seconds(1)
     long, models = seconds(1 + rounds)
-    found = accuracy(models, task.test)
     passes = 2 if algorithm == "ditto" else 1  # Ditto trains the common and the personal model
     return {
         "seconds_per_round": (long - short) / rounds,
         "samples_per_round": passes * len(task.train) * task.steps * task.batch,
         "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-        "accuracy": found,
+        "accuracy": statistics.mean(accuracies(models, task.test)),
     }
 
 
@@ -181,9 +124,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     if options.who == "prepare":
-        prepare(options.what, options.path)
+        write_tasks({"all": prepared(options.what, SEED, **OPTIONS[options.what])}, options.path)
     else:
-        task = Task(**torch.load(options.path, weights_only=False))  # a module, from a file of our own making
+        task = read_tasks(options.path)["all"]
         print(json.dumps(measure(options.who, task, options.what, options.rounds)))
 
 

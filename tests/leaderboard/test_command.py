@@ -10,6 +10,7 @@ import time
 import pytest
 
 from allforone.leaderboard.settings import SETTINGS, Setting
+from allforone.leaderboard.summary import without_seconds
 from allforone.runs import Folder
 
 pytestmark = pytest.mark.slow
@@ -47,6 +48,7 @@ def rows(path):
 
 def test_names_become_tables_summaries_and_pages(tmp_path, cli, tiny):
     out = tmp_path / "out"
+    (tmp_path / "docs.md").write_text("# By hand\n\n<!-- tables -->\nold")
     code, printed, err = cli(
         *("leaderboard", "tiny", "small", "--algorithms", "fedavg,oracle,ditto:penalty=1"),
         *("--out", out, "--publish", tmp_path / "docs"),
@@ -62,8 +64,11 @@ def test_names_become_tables_summaries_and_pages(tmp_path, cli, tiny):
     }
     assert "### tiny" in (out / "leaderboard.md").read_text() and r"\midrule" in (out / "leaderboard.tex").read_text()
     summary = json.loads((out / "tiny.json").read_text())
-    assert summary == json.loads((tmp_path / "docs" / "tiny.json").read_text())
-    assert (out / "leaderboard.csv").read_text() == (tmp_path / "docs" / "leaderboard.csv").read_text()
+    published = json.loads((tmp_path / "docs" / "tiny.json").read_text())
+    assert published == without_seconds(summary) != summary
+    assert {*rows(tmp_path / "docs" / "leaderboard.csv")} == {*found}
+    printed = cli("leaderboard", "--out", tmp_path / "docs", "--table", "markdown")[1]
+    assert (tmp_path / "docs.md").read_text() == f"# By hand\n\n<!-- tables -->\n\n{printed}"
     runs = [Folder(out / "tiny" / "runs" / "fedavg" / str(seed)).metrics() for seed in (1, 2)]
     last = [run.filter(run["round"] == 2)["accuracy"].mean() for run in runs]
     score = summary["contestants"]["fedavg"]

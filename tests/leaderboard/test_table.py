@@ -8,8 +8,8 @@ import pytest
 from allforone.catalogue import FORMATS
 from allforone.errors import InputError
 from allforone.leaderboard.settings import Published, Setting
-from allforone.leaderboard.summary import read, summarise, write
-from allforone.leaderboard.table import narrow, overall_table, setting_table, written
+from allforone.leaderboard.summary import read, summarise, without_seconds, write
+from allforone.leaderboard.table import groups, narrow, overall_table, setting_table, written
 
 from .by_hand import comparison, run
 
@@ -61,11 +61,32 @@ def test_published_numbers_stand_beside_ours_with_their_rule_and_those_of_others
     )
     assert table.heads[7] == "published"
     assert texts(table)["fedavg"][6] == "55.10 ± 0.80" and texts(table)["local"][6] == "–"
-    assert table.caption == "published: A, table 2, best round. Published only: x 9.00 ± 1.00."
+    assert table.caption.endswith("published: A, table 2, best round. Published only: x 9.00 ± 1.00.")
 
 
 def test_a_contestant_without_all_seeds_is_named():
     assert "fedavg is without seeds 3." in setting_table(summary(seeds=(1, 2, 3))).caption
+
+
+def test_who_could_have_taken_part_and_did_not_is_named():
+    found = summary()["not_run"]  # digits have no head by hand, so that who keeps one private could not
+    assert {"ditto", "all-for-one", "cfl"} <= {*found} and not {"local", "fedavg", "oracle", "fedper"} & {*found}
+    assert "Not run: all-for-one, " in setting_table(summary()).caption
+
+
+def test_what_is_published_says_nothing_of_seconds():
+    published = without_seconds(summary())
+    assert setting_table(summary()).heads[-1] == "s" and setting_table(published).heads[-1] == "MB"
+    assert "seconds" in written([summary()], "markdown") and "seconds" not in written([published], "markdown")
+
+
+def test_settings_of_the_same_data_stand_side_by_side():
+    dealt = [summary("one", 0.1), summary("two", -0.1)]
+    ((name, table),) = groups(dealt)
+    assert name == "digits" and [*table.heads] == ["algorithm", "one", "two"]
+    assert texts(table)["fedavg"] == ["71.0", "51.0"] and texts(table)["local"] == ["60.0", "60.0"]
+    assert [[cell.best for cell in row[1:]] for row in table.rows if row[0].text == "fedavg"] == [[True, False]]
+    assert groups(dealt[:1]) == []
 
 
 def test_over_all_settings_ranks_are_averaged_and_sure_differences_counted():

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: What the data of settings are called; each stands for all settings on it.
 GROUPS = list(dict.fromkeys(str(setting.problem["name"]) for setting in SETTINGS.values()))
+#: The line of a page below which its tables stand.
+MARK = "<!-- tables -->\n"
 SUFFIXES = {"csv": "csv", "markdown": "md", "latex": "tex"}
 
 
@@ -35,7 +37,10 @@ def leaderboard(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Few rounds, one seed, and only digits if none is named: in OUT/quick.")
+        bool,
+        typer.Option(
+            "--quick", help="Few rounds, one seed; if none is named, only digits and few contestants: in OUT/quick."
+        ),
     ] = False,
     seeds: Annotated[
         str | None, typer.Option(help="Seeds such as 127,496,1729; by default each setting's own.")
@@ -45,10 +50,13 @@ def leaderboard(
     ),
     algorithms: Annotated[
         str | None,
-        typer.Option(help="Contestants separated by commas; by default all. Local is always among them."),
+        typer.Option(help="Contestants separated by commas; by default all (--list). Local is always among them."),
     ] = None,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
-    publish: Annotated[Path | None, typer.Option(help="Also write the small summaries into this folder.")] = None,
+    publish: Annotated[
+        Path | None,
+        typer.Option(help="Also write the small summaries into this folder, and tables into the page FOLDER.md."),
+    ] = None,
     table: Annotated[
         str | None, typer.Option(help=f"Only print what OUT holds, as {', '.join(FORMATS)}; nothing is run.")
     ] = None,
@@ -76,9 +84,10 @@ def leaderboard(
     if table is not None:
         _print(table, place, settings if names else None)
         return
-    from ..leaderboard.contestants import chosen
+    from ..leaderboard.contestants import QUICK_ALGORITHMS, chosen
 
-    summaries, failed = _measured(settings, chosen(algorithms), seeds, place, workers)
+    contestants = chosen(QUICK_ALGORITHMS if quick and algorithms is None else algorithms)
+    summaries, failed = _measured(settings, contestants, seeds, place, workers)
     _show(summaries, place, publish)
     if failed:
         raise typer.Exit(1)
@@ -133,19 +142,33 @@ def _measured(
 
 
 def _show(summaries: "list[Summary]", place: Path, publish: Path | None) -> None:
-    from ..leaderboard.summary import read, write
+    from ..leaderboard.summary import read
     from ..leaderboard.table import written
 
     paths = [place / f"leaderboard.{suffix}" for suffix in SUFFIXES.values()]
     for form, path in zip(SUFFIXES, paths, strict=True):
         path.write_text(written(read(place), form), encoding="utf-8")
     if publish:
-        paths += [write(summary, publish) for summary in summaries]
-        paths.append(publish / "leaderboard.csv")
-        paths[-1].write_text(written(read(publish), "csv"), encoding="utf-8")
+        paths += _publish(summaries, publish)
     _show_tables(summaries)
     say("written: " + ", ".join(map(str, paths)))
     say("pages:   " + ", ".join(str(place / summary["setting"] / "report.html") for summary in summaries))
+
+
+def _publish(summaries: "list[Summary]", folder: Path) -> list[Path]:
+    """Summaries and one CSV; below the mark of a page beside the folder, if there is one, the tables of all of them."""
+    from ..leaderboard.summary import read, without_seconds, write
+    from ..leaderboard.table import written
+
+    paths = [write(without_seconds(summary), folder) for summary in summaries]
+    paths.append(folder / "leaderboard.csv")
+    paths[-1].write_text(written(read(folder), "csv"), encoding="utf-8")
+    page = folder.with_suffix(".md")
+    above, mark, _ = page.read_text(encoding="utf-8").partition(MARK) if page.is_file() else ("", "", "")
+    if mark:
+        page.write_text(f"{above}{mark}\n{written(read(folder), 'markdown')}", encoding="utf-8")
+        paths.append(page)
+    return paths
 
 
 def _print(form: str, place: Path, settings: "list[Setting] | None") -> None:
@@ -165,12 +188,14 @@ def _print(form: str, place: Path, settings: "list[Setting] | None") -> None:
 
 
 def _show_tables(summaries: "list[Summary]") -> None:
-    from ..leaderboard.table import OVERALL_RULE, RULE, narrow, overall_table, setting_table
+    from ..leaderboard.table import OVERALL_RULE, groups, narrow, overall_table, rule, setting_table
 
     for summary in summaries:
         for part in narrow(setting_table(summary)):
             show(part)
-    say(RULE)
+    say(rule(summaries))
+    for _, table in groups(summaries):
+        show(table)
     if len(summaries) > 1:
         show(overall_table(summaries))
         say(OVERALL_RULE)

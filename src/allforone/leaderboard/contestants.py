@@ -56,6 +56,9 @@ CONTESTANTS = [
     Contestant("oracle"),
 ]
 
+#: Who runs with --quick where nobody is named: one of each kind, the cheap ones.
+QUICK_ALGORITHMS = "all-for-one,fedavg,ditto,fedamp,fedper,oracle"
+
 
 def chosen(algorithms: str | None) -> list[Contestant]:
     """Those of CONTESTANTS, or by the command line's names; of others, any of the catalogue: `ditto:penalty=1`."""

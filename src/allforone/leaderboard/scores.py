@@ -34,7 +34,7 @@ class Score(NamedTuple):
     samples: float  #: drawn per client, mean over seeds, as all below
     messages: float | None  #: of all clients together
     bytes: float | None
-    seconds: float
+    seconds: float | None  #: by the clock; None of what is published, for it says more of the machine
     seeds: list[int]
 
 
@@ -87,7 +87,7 @@ def _score(name: str, runs: list[FinishedRun], alone: dict[int, Values], others:
         samples=_mean([_final(run, "samples") for run in runs]) or 0.0,
         messages=_mean([_final(run, "messages") for run in runs]),
         bytes=_mean([_final(run, "bytes") for run in runs]),
-        seconds=_mean([_final(run, "seconds") for run in runs]) or 0.0,
+        seconds=_mean([_final(run, "seconds") for run in runs]),
         seeds=[run.seed for run in runs],
     )
 

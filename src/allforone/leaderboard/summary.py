@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..reports.style import needs_clusters
 from ..runs import Comparison, last_round, plain_json
 from ..runs.quantities import Quantity, quantities
+from .contestants import CONTESTANTS
 from .scores import Score, scores
 from .settings import SETTINGS, VALIDATION, Setting
 
@@ -26,8 +28,25 @@ def summarise(setting: Setting, comparison: Comparison) -> Summary:
         "metric": quantity.name,
         "metrics": comparison.metrics,
         "contestants": {name: score._asdict() for name, score in found.items()},
+        "not_run": [name for name in _able(setting, comparison) if name not in found],
         "published": setting.published and {**vars(setting.published)},
     }
+
+
+def _able(setting: Setting, comparison: Comparison) -> list[str]:
+    """Of our contestants, those who can take part."""
+    clustered = all(client["cluster"] is not None for client in comparison.runs[0].clients)
+    return [
+        each.name
+        for each in CONTESTANTS
+        if each.entry(setting) and (clustered or not needs_clusters(each.algorithm or each.name))
+    ]
+
+
+def without_seconds(summary: Summary) -> Summary:
+    """As it is published: what else it says is the same on every machine."""
+    numbers = {name: {**score, "seconds": None} for name, score in summary["contestants"].items()}
+    return {**summary, "contestants": numbers}
 
 
 def quantity_of(summary: Summary) -> Quantity:

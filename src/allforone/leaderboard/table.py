@@ -16,21 +16,25 @@ RULE = (
     "round of least loss on the held-out share of the training data. worst: the worst site in the last round. worse "
     "off: sites that did worse than alone in the last round, over all seeds. vs alone: the difference, paired over "
     "sites and seeds; in the brackets lie all true differences of a table with 95 %. samples: drawn per client. "
-    "messages, MB: of all clients together. s: seconds of training on one core, by the clock."
+    "messages, MB: of all clients together."
 )
-#: The columns of what a contestant took.
-COSTS = ("samples", "messages", "MB", "s")
+SECONDS_RULE = "s: seconds of training on one core, by the clock."
+#: The columns of what a contestant took; seconds, too, where they are known.
+COSTS = ("samples", "messages", "MB")
 OVERALL_RULE = (
     "rank: mean over settings, by the last round. first: in how many it is that. better, worse: in how many the whole "
     "interval of the difference to training alone says so. worse off: sites that did worse than alone, over all "
     "settings and seeds."
 )
 
+GROUP_RULE = "The last round, as in the tables below. Of several contestants that are equally good, all are bold."
+
 
 def setting_table(summary: Summary, form: str = "terminal") -> Table:
     """For the terminal with the contestants' names, else with their labels."""
     quantity, found, published = quantity_of(summary), scores_of(summary), summary["published"]
     first = {key: _first(found, key, quantity) for key in ("last", "validated")}
+    timed = _timed(summary)
     rows = [
         [
             Cell(name if form == "terminal" else label(name)),
@@ -41,13 +45,14 @@ def setting_table(summary: Summary, form: str = "terminal") -> Table:
             Cell(_interval(score, quantity)),
             *([Cell(_printed(published["numbers"].get(name)))] if published else []),
             *map(Cell, _costs(score)),
+            *([Cell(UNKNOWN if score.seconds is None else f"{score.seconds:.1f}")] if timed else []),
         ]
         for name, score in found.items()
     ]
     return Table(
         [
             *("algorithm", "rank", "last", "validated", "worst", "worse off", "vs alone"),
-            *(*(["published"] if published else []), *COSTS),
+            *(*(["published"] if published else []), *COSTS, *(["s"] if timed else [])),
         ],
         rows,
         title=f"{summary['setting']}: {_described(summary)}",
@@ -55,13 +60,18 @@ def setting_table(summary: Summary, form: str = "terminal") -> Table:
     )
 
 
+def rule(summaries: Sequence[Summary]) -> str:
+    """What the columns are."""
+    return f"{RULE} {SECONDS_RULE}" if any(map(_timed, summaries)) else RULE
+
+
 def narrow(table: Table) -> list[Table]:
     """The table of a setting as two that fit a terminal: how good contestants are, and what they cost."""
-    cut = len(table.heads) - len(COSTS)
+    cut = [*table.heads].index(COSTS[0])
     costs = [[row[0], *row[cut:]] for row in table.rows]
     return [
         table._replace(heads=table.heads[:cut], rows=[row[:cut] for row in table.rows]),
-        Table(["algorithm", *COSTS], costs, f"{table.title.partition(':')[0]}: cost"),
+        Table(["algorithm", *table.heads[cut:]], costs, f"{table.title.partition(':')[0]}: cost"),
     ]
 
 
@@ -84,6 +94,8 @@ def _notes(summary: Summary, found: dict[str, Score]) -> list[str]:
     for name, score in found.items():
         if missing := [seed for seed in summary["seeds"] if seed not in score.seeds]:
             said.append(f"{name} is without seeds {_listed(missing)}.")
+    if left_out := summary.get("not_run"):  # summaries of older versions do not say
+        said.append(f"Not run: {', '.join(left_out)}.")
     if published := summary["published"]:
         others = [f"{name} {_printed(pair)}" for name, pair in published["numbers"].items() if name not in found]
         said.append(f"published: {published['source']}, {published['rule']}.")
@@ -118,6 +130,33 @@ def overall_table(summaries: Sequence[Summary], form: str = "terminal") -> Table
     return Table(heads, rows, "all settings")
 
 
+def groups(summaries: Sequence[Summary], form: str = "terminal") -> list[tuple[str, Table]]:
+    """The last rounds of settings that differ in how data are dealt side by side, by the name of what is dealt."""
+    found: dict[str, list[Summary]] = {}
+    for summary in summaries:
+        problem = summary["config"]["problem"]
+        poor = ", few samples" if problem.get("samples_per_client") else ""
+        found.setdefault(f"{problem['name']}{poor}", []).append(summary)
+    return [(name, _side_by_side(name, each, form)) for name, each in found.items() if len(each) > 1]
+
+
+def _side_by_side(name: str, summaries: Sequence[Summary], form: str) -> Table:
+    """A row for each contestant in the order of their mean ranks, a column for each setting."""
+    order = [row[0].text for row in overall_table(summaries).rows]
+    columns = [(scores_of(summary), quantity_of(summary)) for summary in summaries]
+    rows = [
+        [
+            Cell(each if form == "terminal" else label(each)),
+            *(
+                Cell(quantity.shown(score.last), score.rank == 1) if (score := scores.get(each)) else Cell(UNKNOWN)
+                for scores, quantity in columns
+            ),
+        ]
+        for each in order
+    ]
+    return Table(["algorithm", *(summary["setting"] for summary in summaries)], rows, name)
+
+
 def all_digits(summaries: Sequence[Summary]) -> Table:
     """For further computing, a row for each setting and contestant: percentages are shares, what is not known empty."""
     rows = [
@@ -144,8 +183,15 @@ def written(summaries: Sequence[Summary], form: str) -> str:
     head = "### {}\n\n{}\n\n" if form == "markdown" else "% {}\n% {}\n"
     texts = [head.format(s["setting"], _described(s)) + FORMATS[form](setting_table(s, form)) for s in summaries]
     if len(summaries) > 1:
-        texts.insert(0, head.format("All settings", OVERALL_RULE) + FORMATS[form](overall_table(summaries, form)))
-    return "\n".join([*([f"{RULE}\n"] if form == "markdown" else []), *texts])
+        texts = [
+            head.format("All settings", OVERALL_RULE) + FORMATS[form](overall_table(summaries, form)),
+            *(
+                head.format(f"All of {name}", GROUP_RULE) + FORMATS[form](table)
+                for name, table in groups(summaries, form)
+            ),
+            *texts,
+        ]
+    return "\n".join([*([f"{rule(summaries)}\n"] if form == "markdown" else []), *texts])
 
 
 def _share(count: int | None, of: int, name: str) -> str:
@@ -163,7 +209,11 @@ def _interval(score: Score, quantity: Quantity) -> str:
 def _costs(score: Score) -> list[str]:
     counted = [UNKNOWN if number is None else f"{number:.0f}" for number in (score.samples, score.messages)]
     megabytes = UNKNOWN if score.bytes is None else f"{score.bytes / 1e6:.1f}"
-    return [*counted, megabytes, f"{score.seconds:.1f}"]
+    return [*counted, megabytes]
+
+
+def _timed(summary: Summary) -> bool:
+    return any(score.seconds is not None for score in scores_of(summary).values())
 
 
 def _printed(pair: Sequence[float] | None) -> str:
