@@ -22,16 +22,13 @@ NAMES = [name for name in ALGORITHMS if not name.endswith("-as-published")]
 HEAD = ("2.weight", "2.bias")
 SGD = partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 #: One algorithm for each kind of question that is asked with private parts, with a model and how long they train by
-#: themselves: looks, walks, comparisons, losses, descents, gradients at models half way, and at two models of each.
+#: themselves: looks, walks, losses, gradients at models half way, and at two models of each.
 CONTRACTS = [
     ("all-for-one", with_batch_norm, 0),
     ("all-for-one-round", None, 3),
-    ("all-for-one-binary", None, 0),
     ("ifca", with_batch_norm, 3),
-    ("ditto", None, 3),
     ("cobo", None, 0),
     ("apfl", with_batch_norm, 0),
-    ("fedala", None, 0),
 ]
 
 

@@ -45,15 +45,16 @@ def test_fedavg_saturates(dimension):
 
 
 @pytest.mark.parametrize(
-    ("dimension", "weighting", "margin"),
+    ("dimension", "weighting", "margin", "criterion"),
     [
-        (2, "definition", 12),
-        (2, "normalised", 6.5),
-        (10, "definition", 8),
-        (10, "normalised", 8),
+        (2, "definition", 12, "binary"),
+        (2, "definition", 12, "continuous"),
+        (2, "normalised", 6.5, "binary"),
+        (2, "normalised", 6.5, "continuous"),
+        (10, "definition", 8, "binary"),
+        (10, "normalised", 8, "continuous"),
     ],
 )
-@pytest.mark.parametrize("criterion", ["binary", "continuous"])
 def test_all_for_one_beats_local_at_equal_iterations(dimension, weighting, margin, criterion):
     ours, _ = final(dimension, f"all-for-one-{criterion}", weighting)
     local, _ = final(dimension, "local")
