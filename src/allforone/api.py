@@ -136,12 +136,10 @@ def train(
         None if models is None else start_from(models, [client.name for client in _clients(problem)]),
         privacy=privacy or earlier.privacy,
     )
-    base = _settings(going_on) if going_on else {"problem": PYTHON}
-    told = {**base, **{key: value for key, value in told.items() if value is not None}}
+    told = {**_base(going_on), **{key: value for key, value in told.items() if value is not None}}
     refuse_two_step_sizes(lr, told.get("schedule"))
-    config = parse(told, "train")
     where = None if out is None else Path(out)
-    return carry_out(config, given, where, resume=resume, progress=progress, callbacks=watching)
+    return carry_out(parse(told, "train"), given, where, resume=resume, progress=progress, callbacks=watching)
 
 
 def load(folder: str | Path, model: nn.Module | Callable[[], nn.Module] | Task | None = None) -> Trained:
@@ -169,6 +167,10 @@ def _check_parts(algorithm: Any, optimizer: Make | None, lr: float | None, priva
         )
     if lr is not None and optimizer is not None:
         raise InputError(f"lr={lr} is given beside an optimizer, which has a step size of its own: leave one out")
+
+
+def _base(going_on: Trained | None) -> dict[str, Any]:
+    return _settings(going_on) if going_on else {"problem": PYTHON}
 
 
 def _settings(models: Trained) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def test_a_config_that_is_no_file_is_refused_at_once(tmp_path):
         (["run", "synthetic", "--rounds", "1", "--out", "/proc/nowhere/run"], "/proc/nowhere"),
         (["run", "synthetic", "--rounds", "1", "--out", "/dev/null"], "/dev/null"),
         (["run", "synthetic", "--rounds", "1", "--out", "/tmp/" + "n" * 300], "too long"),
-        (["run", "n/" * 2500 + "mine.py:problem"], "n…n/"),
+        (["run", "n/" * 2500 + "mine.py:problem"], "…"),
         (["report", "n" * 5000], "nnn…nnn"),
         (["data", "show", "digits", "--out", "picture.odd"], "ends in .png, .pdf or .svg"),
         (["report", "/dev/null"], "no runs there"),
