@@ -3,14 +3,13 @@
     python -m benchmarks.privacy --picture docs/pictures/privacy.png                # digits, in clusters and at random
     ALLFORONE_DATA=… python -m benchmarks.privacy --worlds digits,digits-iid,mnist  # and 300 of Mnist's for each of ten
 
-Everybody does the same updates, on all data of a client. Who answers at M models spends as much as M answers, so it is
-given √M times the noise: all come out at about the same ε. What was measured once is kept in --out and not measured
-again; --tune looks for a step on a seed that nothing is judged by.
+Everybody does the same updates, on all data of a client, with the same noise at one model; All-for-one spends more,
+since clients look at each other besides. What was measured once is kept in --out and not measured again; --tune looks
+for a step on a seed that nothing is judged by.
 """
 
 import argparse
 import json
-import math
 import statistics
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -38,7 +37,7 @@ ALL = 10_000
 ROUNDS, INNER, CLIP = 4, 3, 1.0
 #: Steps that are tried on the seed for it, and that which was chosen.
 STEPS, STEP = (1.0, 2.0, 4.0), 4.0
-#: Noise multipliers of who answers at one model; 0: clipped, without noise.
+#: Noise multipliers; 0: clipped, without noise.
 LEVELS = (0.0, 0.5, 2.0, 8.0)
 
 WORLDS: dict[str, Callable[[int], Problem]] = {
@@ -47,13 +46,12 @@ WORLDS: dict[str, Callable[[int], Problem]] = {
     "mnist": lambda seed: mnist(seed, CLIENTS, samples_per_client=300),
 }
 TITLES = {"digits": "digits, two clusters", "digits-iid": "digits, all alike", "mnist": "Mnist, two clusters"}
-#: With the number of models at which a client answers in an update.
-WHO: dict[str, tuple[Callable[[], afo.Algorithm], Callable[[str], int]]] = {
-    "local": (afo.Local, lambda world: 1),
-    "fedavg": (afo.FedAvg, lambda world: 1),
-    "all-for-one": (partial(afo.AllForOne, samples=ALL), lambda world: CLIENTS),
-    "all-for-one-round": (partial(afo.AllForOne, exchange="round"), lambda world: CLIENTS),
-    "oracle": (afo.Oracle, lambda world: CLIENTS if world.endswith("iid") else CLIENTS // 2),
+WHO: dict[str, Callable[[], afo.Algorithm]] = {
+    "local": afo.Local,
+    "fedavg": afo.FedAvg,
+    "all-for-one": partial(afo.AllForOne, samples=ALL),
+    "all-for-one-round": partial(afo.AllForOne, exchange="round"),
+    "oracle": afo.Oracle,
 }
 
 
@@ -71,13 +69,11 @@ class End(NamedTuple):
 
 
 def run(case: Case) -> End:
-    make, models = WHO[case.who]
-    noise = case.level * math.sqrt(models(case.world))
     result = afo.train(
         WORLDS[case.world](case.seed),
-        algorithm=make(),
+        algorithm=WHO[case.who](),
         optimizer=partial(torch.optim.SGD, lr=case.step),
-        privacy=afo.Privacy(clip=CLIP, noise=noise),
+        privacy=afo.Privacy(clip=CLIP, noise=case.level),
         seed=case.seed,
         rounds=ROUNDS,
         inner=INNER,
@@ -124,7 +120,7 @@ def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
     ]
     about = f"{world}: {ROUNDS} rounds of {INNER} updates on all data, step {step:g}, clip {CLIP:g}, δ = 1e-5; "
     about += f"{seeds} seed{'s' if seeds > 1 else ''}"
-    return Table(["noise of an answer at one model", *map(label, WHO)], plain(rows), caption=about)
+    return Table(["noise", *map(label, WHO)], plain(rows), caption=about)
 
 
 def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:

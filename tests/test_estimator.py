@@ -13,6 +13,8 @@ import allforone as afo
 from allforone.errors import InputError
 
 QUICK = {"rounds": 15, "inner": 10, "lr": 0.3}
+#: Enough to learn what scikit-learn expects to be learned, in each of its hundred checks.
+ENOUGH = {"rounds": 3, "inner": 20, "lr": 0.5}
 
 
 def expected_to_fail(estimator):
@@ -22,7 +24,7 @@ def expected_to_fail(estimator):
 
 @pytest.mark.slow
 @parametrize_with_checks(
-    [afo.AllForOneClassifier(**QUICK), afo.AllForOneRegressor(**QUICK)], expected_failed_checks=expected_to_fail
+    [afo.AllForOneClassifier(**ENOUGH), afo.AllForOneRegressor(**ENOUGH)], expected_failed_checks=expected_to_fail
 )
 def test_scikit_learns_checks(estimator, check):
     check(estimator)

@@ -45,7 +45,13 @@ def looked(a, b, read=16.0):
     mean = (a + b) / 2
     own = mean.diagonal().T[:, None]
     tables = [v.square().sum(2) for v in (mean - own, mean, (a - b) / 2)]
-    return Look(everybody(len(a)), *tables, torch.stack([a, b], 2), torch.full(tables[0].shape, read).double())
+    return Look(
+        everybody(len(a)),
+        *tables,
+        torch.stack([a, b], 2),
+        torch.full(tables[0].shape, read).double(),
+        torch.zeros_like(tables[0]),
+    )
 
 
 def setting_of(sizes, parameters=20, batch=8, updates=1):

@@ -15,8 +15,9 @@ from torch import nn
 import allforone as afo
 from allforone.describe import described
 from allforone.errors import InputError, Notice
-from allforone.fleet import Privacy, Stacked, everybody
+from allforone.fleet import Optimizer, Privacy, Stacked, everybody
 from allforone.fleet import private_passes as passes_module
+from allforone.fleet.privacy import Question, different
 from allforone.fleet.private_passes import PrivatePasses
 from allforone.fleet.spending import Spending
 from allforone.machines.loop import Loop
@@ -149,12 +150,12 @@ def test_one_gaussian_answer_costs_what_its_closed_form_says():
     assert Privacy().epsilon(0) == 0 and Privacy(noise=0.0).epsilon(1) == math.inf
 
 
-def test_answers_at_several_models_cost_what_the_accountant_composes():
+def test_several_questions_cost_what_the_accountant_composes():
     composed = PLDAccountant().compose(SelfComposedDpEvent(GaussianDpEvent(5.0), 12)).get_epsilon(1e-5)
     assert Privacy(noise=5.0).epsilon(12) == pytest.approx(composed, rel=1e-2)
 
 
-def test_every_sample_spends_once_an_epoch_and_once_for_every_model():
+def test_every_sample_spends_once_an_epoch_for_every_question():
     clients = small_problem().clients
     spending = Spending(clients, 3, 4, Privacy())
     answers = torch.tensor([3, 0, 1, 2])
@@ -174,6 +175,64 @@ def test_a_sample_that_is_twice_in_a_batch_moves_it_twice_as_far_and_spends_four
     found = next(s for s in range(99) if len(places(5, 4, range(s, s + 1), 3, 0, "update").unique()) < 4)
     spending.update(torch.tensor([1]), found)
     assert spending.most(0) == 4
+
+
+def asked(made, state, count, batch, owner=1):
+    """Answers at one of so many models that are asked about at once, in some updates."""
+    made.question = Question(torch.tensor([count, count]), torch.tensor([True, False]))
+    found = [made.gradient(state, owner, 0, batch, step)[0].values() for step in range(30)]
+    return torch.cat([part.flatten() for parts in found for part in parts])
+
+
+def test_answers_at_m_different_models_have_the_noise_of_one_times_the_root_of_m_and_are_no_function_of_each_other():
+    made, batch, state = passes(Privacy(noise=4.0, secret=SECRET))
+    quiet, _, _ = passes(Privacy(noise=0.0))
+    exact = asked(quiet, state, 1, batch)
+    one, many = (asked(made, state, count, batch) - exact for count in (1, 9))
+    assert float(many.norm() / one.norm()) == pytest.approx(3.0, rel=0.1)
+    assert abs(float(many @ one / many.norm() / one.norm())) < 0.15  # who knew the ratio could take the noise off
+    assert torch.equal(asked(made, state, 9, batch, owner=0), asked(made, state, 1, batch, owner=0))  # its own is apart
+
+
+def test_equal_models_are_one_question_so_the_oracle_spends_what_training_alone_does():
+    models = {"a": torch.tensor([[1.0, 0.0], [1.0, -0.0], [1.0, 0.0]])}
+    assert different(models).tolist() == [0, 1, 0]
+    told = {"privacy": Privacy(noise=2.0), **PLAIN}
+    oracle, local = (afo.train(small_problem(), algorithm=who, **told) for who in (afo.Oracle(), afo.Local()))
+    assert oracle.metrics["epsilon"].equals(local.metrics["epsilon"])
+
+
+@pytest.mark.parametrize("exchange", ["update", "round"])
+def test_what_the_look_says_of_the_noise_for_privacy_is_what_was_added(exchange):
+    problem, size = small_problem(), sum(p.numel() for p in small_problem().initial_model(3).parameters())
+    found = {}
+    for noise in (0.0, 40.0):
+        fleet = Stacked(problem, seed=3, batch_size=8, privacy=Privacy(noise=noise, secret=SECRET))
+        models = {name: t + torch.arange(4.0).view(4, *[1] * (t.dim() - 1)) for name, t in fleet.initial().items()}
+        round = fleet.begin(1, range(1))
+        if exchange == "update":
+            look = fleet.look(models, round, everybody(4), 8, size)
+            found[noise] = look.halves.mean(2), look.added
+        else:
+            plain = Optimizer(lambda parameters: torch.optim.SGD(parameters, lr=1.0))
+            walks = next(iter(fleet.walks(models, everybody(4), plain, round, 2)))
+            found[noise] = walks.ways.mean(2), walks.added
+    seen = (found[40.0][0] - found[0.0][0]).square().sum(2)
+    own = torch.eye(4, dtype=torch.bool)
+    torch.testing.assert_close(seen[own].mean(), found[40.0][1][own].mean(), rtol=0.4, atol=0.0, check_dtype=False)
+    torch.testing.assert_close(seen[~own].mean(), found[40.0][1][~own].mean(), rtol=0.3, atol=0.0, check_dtype=False)
+    assert torch.equal(found[40.0][1][~own], 3 * found[40.0][1][own].repeat_interleave(3))
+    assert not found[0.0][1].any()
+
+
+@pytest.mark.parametrize(("exchange", "least"), [("update", 0.99), ("round", 0.5)])  # walks of others are there already
+def test_where_noise_hides_who_is_alike_all_for_one_listens_to_itself(exchange, least):
+    told = {"rounds": 2, "inner": 2, "batch_size": 16, "progress": False}
+    weights = [
+        afo.train(small_problem(), algorithm=afo.AllForOne(exchange=exchange), privacy=privacy, **told).weights[-1]
+        for privacy in (Privacy(noise=50.0, secret=SECRET), Privacy(noise=1e-4, secret=SECRET))
+    ]
+    assert weights[0].diagonal().min() > least and weights[1].diagonal().mean() < 0.9
 
 
 def test_halves_of_looks_and_walks_spend_each_sample_of_them_once():
@@ -215,8 +274,11 @@ def test_a_private_run_goes_on_with_its_secret_bit_for_bit_and_without_it_says_s
     with pytest.warns(Notice, match="the secret of the noise is not known any more"):
         lost = afo.train(problem, privacy=fresh, out=tmp_path / "lost", **more)
     assert same(known, whole) and not same(lost, whole)
-    for again in (known, lost):  # what was spent before counts in any case
-        assert again.metrics["epsilon"].to_list() == whole.metrics["epsilon"].to_list()
+    spent = [run.metrics["epsilon"].to_list() for run in (whole, known, lost)]
+    assert spent[0] == spent[1]
+    n = len(problem.clients)
+    assert spent[2][: 2 * n] == spent[0][: 2 * n]  # rounds 0 and 1
+    assert all(later >= before for later, before in zip(spent[2][-n:], spent[0][n : 2 * n], strict=True))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import allforone as afo
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, Privacy
 from allforone.machines.audit import Audit, read
+from allforone.machines.checking import variances
 from allforone.machines.flare.own import POLICY, of_site, policy_of
 from allforone.machines.optimizers import pack
 from allforone.machines.policy import Policy
@@ -140,12 +141,37 @@ def test_a_site_whose_budget_is_spent_leaves_with_its_model_and_the_others_go_on
     assert all(torch.equal(result.stacked[name][1], short.stacked[name][1]) for name in short.stacked)
 
 
-def test_the_more_noise_a_site_adds_the_less_it_is_listened_to_also_by_itself():
+def test_the_more_noise_a_site_adds_the_less_it_is_listened_to():
     heard = []
     for loud in (0.1, 2.0):
         policies = [Policy(privacy=Privacy(noise=noise, secret="of the test")) for noise in (0.1, 0.1, loud, 0.1)]
-        heard.append(trained(federation(policies), 2).weights[-1, [0, 2], 2])  # by the one that is like it, and itself
-    assert (heard[1] < heard[0] / 2).all()
+        heard.append(trained(federation(policies), 2).weights[-1, 0, 2])  # by the one that is like it
+    assert heard[1] < heard[0] / 2
+
+
+def test_a_question_about_many_models_spends_as_one_and_that_of_a_walk_about_its_own_apart():
+    models = {name: torch.stack([t, t + 1, t + 1]) for name, t in PROBLEM.initial_model(3).state_dict().items()}
+    here = site(policy=Policy(privacy=PRIVATE))
+    assert ask(here, "gradients", models=models, owners=[0, 1, 2])["epsilon"] == PRIVATE.epsilon(1)
+    found = ask(site(policy=Policy(privacy=PRIVATE)), "walk", models=models, owners=[0, 1, 2], steps=[0, 1])
+    assert found["epsilon"] == PRIVATE.epsilon(2)
+    assert found["added"][1] == found["added"][0]  # the models of others are equal, so they are one
+
+
+def test_who_calls_many_models_a_sites_own_is_answered_with_the_noise_of_many():
+    models = {name: torch.stack([t, t + 1, t + 2]) for name, t in PROBLEM.initial_model(3).state_dict().items()}
+    honest, sly = (
+        ask(site(policy=Policy(privacy=PRIVATE)), "walk", models=models, owners=owners, steps=[0, 1])
+        for owners in ([0, 1, 2], [0, 0, 0])
+    )
+    assert honest["added"].tolist() == [honest["added"][0], *2 * [2 * honest["added"][0]]]
+    assert sly["added"].tolist() == 3 * [3 * honest["added"][0]] and sly["epsilon"] == PRIVATE.epsilon(1)
+
+
+def test_what_a_site_says_of_its_noise_is_read_as_none_where_it_cannot_be():
+    assert variances(torch.tensor([1.0, torch.nan, -1.0]).double(), 3).tolist() == [1.0, 0.0, 0.0]
+    for said in (None, 3.0, torch.ones(2).double(), torch.ones(3)):
+        assert variances(said, 3).tolist() == [0.0, 0.0, 0.0]
 
 
 KIT = {"least_batch": 12, "budget": {"epsilon": 2.0, "delta": 1e-6}, "privacy": {"clip": 0.5, "noise": 4.0}}

@@ -43,10 +43,11 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
         rows, parameters = walks.rows, walks.ways.shape[3]
         setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows], len(round.steps))
         ways = double(walks.ways) / -len(round.steps)  # as gradients times the step size
-        look = look_at(ways, ids[rows], setting.itself, walks.read, sketch(parameters, width))
+        added = walks.added * pace**2 / len(round.steps)
+        look = look_at(ways, ids[rows], setting.itself, walks.read, added, sketch(parameters, width))
         known = {name: table[rows] for name, table in before.items()}
         kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
-        decision, after = decide(known, look, setting, kappas)
+        decision, after = decide(known, look, setting, kappas, walks=True)
         for name, table in after.items():
             seen[name][rows] = table
         for whole, part in zip(told, decision, strict=True):

@@ -31,11 +31,12 @@ class Decision(NamedTuple):
 
 
 def decide(
-    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, correct: bool = False
+    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, correct: bool = False, walks: bool = False
 ) -> tuple[Decision, Memory]:
     """Weights, and what is remembered, of which the first c places are those of the look.
 
-    A stream shows the batches that it trains on: only the looks before may weigh them.
+    A stream shows the batches that it trains on: only the looks before may weigh them. walks: the look is at walks, of
+    which the weighted sum is the step; else gradients are asked for with these weights.
     """
     places = look.ids.shape[1]
     before = {name: table[:, :places] if table.dim() > 1 else table for name, table in memory.items()}
@@ -51,7 +52,11 @@ def decide(
     left = (setting.own(look.norm) / known["size"].exp()).clamp(max=1).nan_to_num(1.0)
     terms = rule.weigh_up(known, setting, kappa * left, corrected)  # with care while one's own gradient vanishes
     answered = setting.itself | look.distance.isfinite()
-    weights = rule.least_error(terms._replace(allowed=terms.allowed & answered))
+    terms = terms._replace(allowed=terms.allowed & answered)
+    if look.added.any():
+        weights = rule.least_error_in_private(terms, look, setting, kappa, walks)
+    else:
+        weights = rule.least_error(terms)
     trust = rule.trust(after, look, setting, kappa)
     heard = trusted(weights, trust, setting.itself)
     shift = correction.shift(heard, corrected, difference, known["size"]) if correct else nothing[:, :0]

@@ -90,6 +90,7 @@ def nothing(n: int, places: int, sketch: int) -> Memory:
         "difference": torch.zeros(n, places, sketch, dtype=torch.float64),  # Σ ω x, in units of √S_i
         "weight": table,  # Σ ω, in units of 1/S_i
         "spread": table,  # Σ ω² of the noise of x, in units of 1/S_i
+        "veil": table,  # what of that was added for privacy
         "rise": row,  # Σ η²‖δg‖²/‖δθ‖² between models
         "chords": row,  # how many of them
     }
@@ -110,6 +111,9 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
         kept = torch.where(first, now, SIZE_KEPT * memory[name] + (1 - SIZE_KEPT) * now)
         return torch.where(known, kept, memory[name])
 
+    def of_both(table: Tensor) -> Tensor:
+        return table + setting.own(table)[:, None]
+
     own = setting.own(size).log()
     log_size = smoothed("size", own, setting.own(new), setting.own(met))
     log_size = torch.where(setting.own(met), log_size.maximum(own - math.log(LEAP)), log_size)
@@ -117,8 +121,9 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
     unit, relative = log_size.exp()[:, None], ratio.exp()
     grown = torch.where(setting.own(new), 1, (log_size - memory["size"]).exp())[:, None]  # S_i now / before
     certain = 1 / (1 + relative)  # ω S_i: differences between small gradients count more
-    noise = look.noise / unit
-    left = noise * (1 - look.read * setting.rarity).clamp(min=0)  # who shows all of its data shows no chance
+    added = look.added / unit
+    noise = look.noise / unit - added  # below 0 by chance: it is their mean that tells
+    left = noise.clamp(min=0) * (1 - look.read * setting.rarity).clamp(min=0)  # who shows all its data shows no chance
     mean = look.halves.mean(2)
     x = (mean - setting.own(mean)[:, None]) / unit.sqrt()[..., None]
     now = {
@@ -126,7 +131,8 @@ def remember(memory: Memory, look: Look, setting: Setting) -> Memory:
         "seen": NOISE_KEPT * memory["seen"] + (1 - NOISE_KEPT),
         "difference": DIFFERENCE_KEPT * grown.sqrt()[..., None] * memory["difference"] + certain[..., None] * x,
         "weight": DIFFERENCE_KEPT * grown * memory["weight"] + certain,
-        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * (setting.own(left)[:, None] + left),
+        "spread": DIFFERENCE_KEPT**2 * grown * memory["spread"] + certain**2 * of_both(left + added),
+        "veil": DIFFERENCE_KEPT**2 * grown * memory["veil"] + certain**2 * of_both(added),
     }
     kept = {name: torch.where(met if t.dim() == 2 else met[..., None], t, memory[name]) for name, t in now.items()}
     return {**memory, **kept, "size": log_size, "ratio": ratio}
@@ -181,7 +187,7 @@ def noises(memory: Memory, setting: Setting) -> Noise:
     """Of n_i samples that as many parameters are fitted to, no noise is left, so others must tell it; the more surely
     one differs, the less it tells."""
     met, unfitted = memory["seen"] > 0, setting.unfitted[:, None]
-    raw = memory["ratio"].exp() * memory["noise"] / memory["seen"].clamp(min=1e-12)
+    raw = memory["ratio"].exp() * memory["noise"].clamp(min=0) / memory["seen"].clamp(min=1e-12)
     own = setting.own(raw)[:, None]
     fresh = own.maximum(raw.minimum(torch.where(unfitted > 0, own / unfitted, torch.inf)))
     told = own + (1 - surely(differences(memory, setting, own, fresh))).sqrt() * (fresh - own)
@@ -224,7 +230,8 @@ class Terms(NamedTuple):
 def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor | float = 0.0) -> Terms:
     """Bias and noise of every partner, from what is remembered, if the share `corrected` of c_ik is taken off.
 
-    Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. A correction brings in the error of one's own mean
+    Δ_ik is known to be (1 − chance/‖c‖²) c_ik, up to chance. What may be hidden by noise for privacy counts as bias:
+    unlike chance it does not fall with the number of samples. A correction brings in the error of one's own mean
     gradient, half of the chance, which is common to all partners.
     """
     itself, rarity = setting.itself, setting.rarity
@@ -233,7 +240,8 @@ def weigh_up(memory: Memory, setting: Setting, kappa: Tensor, corrected: Tensor 
     allowed = itself | ((memory["seen"] > 0) & (memory["ratio"].exp() > IDLE))
     known = torch.where(allowed & ~itself, surely(difference), 0)
     left = known - corrected
-    bias = left.square() * difference.length + known * difference.chance
+    veiled = torch.where(itself, 0, memory["veil"] / memory["weight"].clamp(min=1e-150).square())
+    bias = left.square() * difference.length + known * difference.chance + veiled
     shrunk, root, doubt = left[..., None] * difference.mean, bias.sqrt(), corrected * (difference.chance / 2).sqrt()
     products = shrunk @ shrunk.mT + (doubt[:, :, None] * doubt[:, None])
     gram = (1 - TRIANGLE) * products + TRIANGLE * root[:, :, None] * root[:, None]
@@ -252,6 +260,20 @@ def least_error(terms: Terms) -> Tensor:
     weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=1e9)), near)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, terms.itself.to(weights.dtype))
+
+
+def least_error_in_private(terms: Terms, look: Look, setting: Setting, kappa: Tensor, walks: bool) -> Tensor:
+    """The same where noise is added for privacy. An answer at m models has m times the noise of one, that of one's own,
+    too: who listened to many a little would drown. So one is alone, with the noise of one, unless the error is less."""
+    if walks:
+        return least_error(terms._replace(cost=terms.cost + kappa[:, None] * look.added))
+    of_update = look.added * (look.read / setting.batch).square() / look.halves.shape[2]  # which is not in parts
+    noise = kappa[:, None] * setting.own(of_update)[look.ids]  # about one's own each has answered by itself
+    together = terms._replace(cost=terms.cost + terms.allowed.sum(1, keepdim=True) * noise)
+    weights = least_error(together)
+    error = (weights[:, None] @ terms.gram @ weights[..., None]).flatten() + (weights.square() * together.cost).sum(1)
+    better = error < setting.own(terms.cost + noise)
+    return torch.where(better[:, None], weights, terms.itself.to(weights.dtype))
 
 
 def trust(memory: Memory, look: Look, setting: Setting, kappa: Tensor) -> Tensor:

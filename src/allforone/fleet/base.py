@@ -69,7 +69,7 @@ class Ledger(NamedTuple):
     bytes: int | None = 0  #: sent by all, had every client been a machine of its own; None: not known
     messages: int | None = 0  #: that they were in
     epsilon: Tensor | None = None  #: [N], spent by each client of its privacy; None: nothing is private
-    answered: list[Tensor] | None = None  #: by client and sample, the answers that it had a part in
+    answered: list[Tensor] | None = None  #: by client and sample, the questions that it had a part in
 
     def sent(self, messages: int | None, bytes: int | None) -> "Ledger":
         """The same after a round in which so much was sent; once that is not known, it is never known again."""
@@ -102,6 +102,7 @@ class Look(NamedTuple):
     noise: Tensor  #: [R, c], ‖a − b‖²/4 for the halves, the variance of ḡ_k(θ_i)
     halves: Tensor  #: [R, c, 2, s], a and b, sketched
     read: Tensor  #: [R, c], how many samples each has looked at
+    added: Tensor  #: [R, c], what of the noise was added for privacy, E‖ξ‖²
 
 
 class Walks(NamedTuple):
@@ -111,6 +112,7 @@ class Walks(NamedTuple):
     ways: Tensor  #: [R, c, parts, P], the parameters after the walks less those before
     buffers: Models  #: of the owner's own walk, after it: the mean over its parts
     read: Tensor  #: [R, c], how many samples each has walked on
+    added: Tensor  #: [R, c], E‖ξ‖² of the noise that was added to the mean gradient of an update
 
 
 class Evaluation(NamedTuple):

@@ -33,8 +33,9 @@ from .models import Models, row, stack
 from .optimizer import Optimizer
 from .participation import Participation, check_participation, present
 from .passes import Passes
-from .privacy import Privacy
+from .privacy import Privacy, Question, own_apart
 from .private_passes import PrivatePasses
+from .proximal import Proximal
 from .sketch import Sketch, sketch
 from .spending import UNPROTECTED, Spending
 from .walks import walk
@@ -76,12 +77,12 @@ class InProcess(ABC):
         with within("client 0, train data"):
             first = draw(problem.clients[0].train, self.batch_size, seed=0, client=0, step=0, purpose="try")
         settings = problem.settings
-        if privacy:
-            self.passes: Passes = PrivatePasses(module, problem.loss, seed, first, settings.precision, privacy)
-        else:
-            self.passes = Passes(module, problem.loss, seed, first, settings.clip, settings.precision)
+        given = module, problem.loss, seed, first
+        self.private = PrivatePasses(*given, settings.precision, privacy) if privacy else None
+        self.passes = self.private or Passes(*given, settings.clip, settings.precision)
         self.spending = Spending(problem.clients, seed, self.batch_size, privacy) if privacy else None
         self.trained = self.passes.trained
+        self.numbers = sum(module.get_parameter(name).numel() for name in self.trained)
         self.judge = Judge(problem, problem.clients, self.batches, self.passes, self.arranged)
 
     @property
@@ -105,50 +106,68 @@ class InProcess(ABC):
 
     def gradients(self, models: Models, mix: Tensor, round: Round, step: int, owners: Tensor | None) -> Models:
         among = among_present(mix, round.present, owners)
-        if self.spending:
-            self.spending.update((among != 0).sum(0), step)
+        self.ask(models, among != 0, step)
         return self.mixed_gradients(models, among, step, owners)
 
     def descend(
         self, models: Models, mix: Tensor, optimizer: Optimizer, round: Round, direction: Direction | None = None
     ) -> tuple[Models, Optimizer]:
         among = among_present(mix, round.present, self.roster.numbers)
-        if self.spending:
-            for step in round.steps:
-                self.spending.update((among != 0).sum(0), step)
         return self.descended(models, among, optimizer, round.steps, direction)
 
     def descended(
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         running = optimizer.start(models, self.trained)
+        alone = listening_to_themselves(mix, direction)
         for step in steps:
+            self.ask(running.models, (mix != 0) & ~alone[:, None], step, alone)
             gradients = self.mixed_gradients(running.models, mix, step, self.roster.numbers)
             running.apply(direction(running.models, gradients) if direction else gradients)
         return running.finish()
+
+    def ask(self, models: Models, asked: Tensor, step: int, apart: Tensor | None = None) -> None:
+        """Where answers are private, count the question of an update; asked: [M, N], who is asked about each model."""
+        if self.spending:
+            self.spending.update(self._question(models, asked, apart).number, step)
+
+    def _question(self, models: Models, asked: Tensor, apart: Tensor | None = None) -> Question:
+        nobody = torch.zeros(len(self.roster), dtype=torch.bool)
+        question = Question.about(models, asked, nobody if apart is None else apart)
+        if self.private:
+            self.private.question = question
+        return question
 
     def compare(self, models: Models, round: Round, samples: int) -> PairStatistics:
         look = self.look(models, round, everybody(len(self.roster)), samples, 0, apart=True)
         return PairStatistics(look.distance, look.norm)
 
     def look(self, models: Models, round: Round, ids: Tensor, samples: int, sketch: int, apart: bool = False) -> Look:
-        if self.spending and apart:
-            self.spending.compare(self._asked(ids, round), round.steps.start, samples)
-        elif self.spending:
-            self.spending.look(self._asked(ids, round), round.steps, samples)
+        if self.spending:
+            count = self._question(models, *own_apart(self._asked(ids, round))).number
+            if apart:
+                self.spending.compare(count, round.steps.start, samples)
+            else:
+                self.spending.look(count, round.steps, samples)
         shown = self.to_look_at(round, samples, apart)
         found = self.looked(models, shown, ids, round.steps, sketch)
+        found = found._replace(added=self._added(self.roster.numbers, ids, found.read, found.halves.shape[2]))
         return found if shown or not apart else found._replace(halves=found.halves[:, :, :1])  # nobody shows no halves
 
     def _asked(self, ids: Tensor, round: Round) -> Tensor:
-        """[N], at how many models of those present each answers; ids: [N, c], whom each row asks."""
-        whom = ids[round.present].flatten()
-        return torch.bincount(whom[whom >= 0], minlength=len(self.roster)) * round.present
+        """[N, N], whether each of those present, a row, asks each; ids: [N, c], whom each row asks."""
+        whom: Tensor = (ids[..., None] == self.roster.numbers).any(1)
+        return whom & round.present & round.present[:, None]
+
+    def _added(self, rows: Tensor, ids: Tensor, batch: Tensor, parts: int) -> Tensor:
+        """[R, c], what the mean of a batch was given for privacy in the question of now."""
+        if not self.private or not self.private.question:
+            return torch.zeros(ids.shape, dtype=torch.float64)
+        models = self.private.question.of(rows[:, None], ids)
+        return self.private.privacy.variance(self.numbers, models, batch.clamp(min=1), parts)
 
     def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
         asked = round.present & torch.isin(self.roster.numbers, ids[round.present])
-        if self.spending:
-            self.spending.walk(self._asked(ids, round), round.steps, parts)
         batches = self.batches.in_parts(asked, round.steps, parts, 2 if self.passes.moves_buffers else 1)
         read = torch.zeros(len(self.roster), dtype=torch.float64)
         for k in batches:
@@ -156,8 +175,12 @@ class InProcess(ABC):
         rows = round.present.nonzero().flatten()
         numbers = ids.shape[1] * parts * sum(models[name][0].numel() for name in self.trained)
         for some in rows.split(max(1, WALKED_NUMBERS // numbers)) if len(rows) else ():
+            if self.spending:
+                here = self._asked(ids, round) & torch.isin(self.roster.numbers, some)[:, None]
+                self.spending.walk(self._question(models, *own_apart(here)).number, round.steps, parts)
             ways, buffers = self.walked(models, some, ids[some], optimizer.fresh(), batches, round.steps)
-            yield Walks(some, ways, buffers, read[ids[some]])
+            each = read[ids[some]]
+            yield Walks(some, ways, buffers, each, self._added(some, ids[some], each / len(round.steps), parts))
 
     def to_look_at(self, round: Round, samples: int, apart: bool = False) -> dict[int, list[Batch]]:
         """What those present show, in halves; a batch of one tells nothing to layers that compare its samples. `apart`,
@@ -219,7 +242,7 @@ class InProcess(ABC):
 
     def sketch(self, size: int) -> Sketch:
         """Of gradients of that many numbers."""
-        return sketch(sum(self.passes.module.get_parameter(name).numel() for name in self.trained), size)
+        return sketch(self.numbers, size)
 
     def losses(self, models: Models, round: Round) -> Tensor:
         if self.spending:
@@ -244,6 +267,13 @@ class InProcess(ABC):
     def arranged(self, batch: Batch) -> Batch:
         """The same batch where the passes are, in whatever order in memory suits them."""
         return on(self.device, batch)  # type: ignore[no-any-return]
+
+
+def listening_to_themselves(mix: Tensor, direction: Direction | None) -> Tensor:
+    """[N], whose updates of a round are one question to themselves, since nobody else is asked about their models."""
+    if direction is not None and not isinstance(direction, Proximal):
+        return torch.zeros(len(mix), dtype=torch.bool)
+    return (mix.clone().fill_diagonal_(0) == 0).all(1) & (mix.diagonal() != 0)
 
 
 def checked_module(problem: Problem, seed: int) -> nn.Module:

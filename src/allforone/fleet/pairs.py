@@ -40,14 +40,14 @@ def look_of(rows: Iterable[tuple[Tensor, ...]], batches: dict[int, list[Batch]],
     for k, shown in batches.items():
         read[k] = sum(map(length, shown))
     distance, norm, noise, halves = tables
-    return Look(ids, distance, norm, noise, halves, read[ids])
+    return Look(ids, distance, norm, noise, halves, read[ids], torch.zeros_like(distance))
 
 
-def look_at(ways: Tensor, ids: Tensor, itself: Tensor, read: Tensor, sketch: Sketch) -> Look:
+def look_at(ways: Tensor, ids: Tensor, itself: Tensor, read: Tensor, added: Tensor, sketch: Sketch) -> Look:
     """The same from vectors, whole or in halves, [R, c, parts, P]; itself: [R, c], where a row has its owner."""
     exact = double(ways)
     mean = exact.mean(2)
     distance, norm, noise = (
         v.square().sum(2).cpu() for v in (mean - mean[itself][:, None], mean, (exact[:, :, 0] - exact[:, :, -1]) / 2)
     )
-    return Look(ids, distance, norm, noise, sketch(exact).cpu(), read)
+    return Look(ids, distance, norm, noise, sketch(exact).cpu(), read, added)

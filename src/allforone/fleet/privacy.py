@@ -6,13 +6,14 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import InitVar, dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..errors import InputError
+from .models import Models
 
 #: Bytes of the secret from which noise is drawn.
 SECRET_BYTES = 32
@@ -21,17 +22,17 @@ SECRET_BYTES = 32
 @dataclass(frozen=True)
 class Privacy:
     """Every answer of a client is the mean of its samples' gradients, each shortened to the norm `clip`, with Gaussian
-    noise of standard deviation noise · clip / batch.
+    noise of standard deviation noise · clip · √M / batch, M the number of different models that the question is about.
 
-    Two data sets are neighbours if one sample's gradients are taken for zero in one of them; the sizes are public. An
-    answer at one model then is a Gaussian mechanism with noise multiplier `noise`. Answers at M models on one batch are
-    M of them, as one with the multiplier noise / √M. What a sample spends are the answers that it had a part in, and a
-    client spends what its most asked sample does: batches of one epoch are disjoint. Batches are drawn by the seed of
-    the run, which others know, so no amplification by sampling is claimed.
+    Two data sets are neighbours if one sample's gradients are taken for zero in one of them; the sizes are public. A
+    question, at however many models, then is a Gaussian mechanism with noise multiplier `noise`: who asks about more
+    models learns no more. What a sample spends are the questions that it had a part in, and a client spends what its
+    most asked sample does: batches of one epoch are disjoint. Batches are drawn by the seed of the run, which others
+    know, so no amplification by sampling is claimed.
 
     Args:
         clip: the norm to which each sample's gradient is shortened.
-        noise: the standard deviation of the noise in units of `clip`, on the sum over a batch.
+        noise: the standard deviation of the noise in units of `clip`, on the sum over a batch, at one model.
         delta: of (ε, δ), less than one over the number of samples.
         secret: from which the noise is drawn, for tests: whoever knows it can take the noise off. By default a fresh
             one from the system. It is never written down, and is no part of what a run is known by.
@@ -75,12 +76,60 @@ class Privacy:
         """The source of noise of a run, from the secret or a fresh one."""
         return Noise(secrets.token_bytes(SECRET_BYTES) if self._given is None else self._given)
 
-    def epsilon(self, answers: int) -> float:
-        """ε at `delta` of a sample that had a part in so many answers: of one Gaussian mechanism with the noise
-        multiplier noise / √answers, which they are together."""
-        if answers == 0:
+    def epsilon(self, questions: int) -> float:
+        """ε at `delta` of a sample that had a part in so many questions: of one Gaussian mechanism with the noise
+        multiplier noise / √questions, which they are together."""
+        if questions == 0:
             return 0.0
-        return math.inf if self.noise == 0 else _epsilon(self.noise / math.sqrt(answers), self.delta)
+        return math.inf if self.noise == 0 else _epsilon(self.noise / math.sqrt(questions), self.delta)
+
+    def variance(self, numbers: int, models: Tensor, batch: Tensor, parts: int) -> Tensor:
+        """E‖ξ‖² of the noise on the mean of a batch that answers in so many parts, each with noise of its own, if a
+        gradient has so many numbers."""
+        return numbers * models * parts * (self.noise * self.clip / batch).square()
+
+
+class Question(NamedTuple):
+    """What all clients are asked at one time. Each answers at its own model by itself where that is apart."""
+
+    models: Tensor  #: [N], at how many different models each answers
+    apart: Tensor  #: [N], whether each is asked about its own by itself
+
+    @classmethod
+    def about(cls, models: Models, asked: Tensor, apart: Tensor) -> "Question":
+        """asked: [M, N], which clients are asked about each model, but for those that are asked about apart."""
+        kinds = different(models)
+        return cls(torch.tensor([len(kinds[column].unique()) for column in asked.T]), apart)
+
+    @property
+    def number(self) -> Tensor:
+        """[N], how many questions that is to each."""
+        return (self.models > 0).long() + self.apart.long()
+
+    def of(self, owners: Tensor, clients: Tensor) -> Tensor:
+        """At how many models clients answer in the question about the models of owners."""
+        return torch.where((owners == clients) & self.apart[clients], 1, self.models[clients].clamp(min=1))
+
+
+def own_apart(asked: Tensor) -> tuple[Tensor, Tensor]:
+    """[N, N], who asks whom: about others' models, and who about its own."""
+    return asked & ~torch.eye(len(asked), dtype=torch.bool), asked.diagonal()
+
+
+def different(models: Models) -> Tensor:
+    """[M], a number for each model, the same where two are equal bit for bit: they are one question."""
+    known: dict[bytes, int] = {}
+    numbers = []
+    for m in range(len(next(iter(models.values())))):
+        digest = hashlib.blake2b()
+        for tensor in models.values():
+            digest.update(_bits(tensor[m]))
+        numbers.append(known.setdefault(digest.digest(), len(known)))
+    return torch.tensor(numbers)
+
+
+def _bits(tensor: Tensor) -> memoryview:
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
 
 
 class Noise:
@@ -95,7 +144,7 @@ class Noise:
         bits; torch's own generator on a CPU has 32, which can be tried one by one."""
         digest = hashlib.blake2b(repr(name).encode(), key=self._key, digest_size=16)
         for tensor in asked:
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+            digest.update(_bits(tensor))
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest.digest())))
         return torch.from_numpy(random.standard_normal(count))
 

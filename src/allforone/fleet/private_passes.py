@@ -1,5 +1,6 @@
 """Passes whose gradients are private: each sample's is clipped, their mean is given noise (DP-SGD)."""
 
+import math
 import warnings
 from collections.abc import Callable
 
@@ -15,7 +16,7 @@ from ..problems.tree import clone, leaves, length, mapped, rows, split
 from .layerwise import Chain
 from .models import Models, row, stack
 from .passes import Passes
-from .privacy import Privacy, require_accounting
+from .privacy import Privacy, Question, require_accounting
 
 #: Numbers in the gradients of single samples that are held at once.
 SAMPLE_NUMBERS = 2**22
@@ -44,6 +45,7 @@ class PrivatePasses(Passes):
                 "no sample's part can be bounded; use GroupNorm or LayerNorm"
             )
         self.privacy, self.noises = privacy, privacy.noises()
+        self.question: Question | None = None  #: of now; None: about one model
         known = None if self.draws or precision != "float32" else Chain.of(module, loss, self.trained)
         at_once, self.chain = self._fast_ways(known, first)
         self.per_sample: PerSample = self._at_once if at_once else self._one_by_one
@@ -77,10 +79,13 @@ class PrivatePasses(Passes):
             total = self._clipped_sum(module, trained, fixed, batch)
         if not all(tensor.isfinite().all() for tensor in total.values()):
             raise Diverged(owner, client, step)
-        scale, size = self.privacy.noise * self.privacy.clip, length(batch)
+        pair = torch.tensor([-1 if owner is None else owner, client])
+        models, size = int(self.question.of(*pair)) if self.question else 1, length(batch)
+        scale = self.privacy.noise * self.privacy.clip * math.sqrt(models)
         if scale:
             sizes = [tensor.numel() for tensor in total.values()]
-            drawn = self.noises.draw(sum(sizes), (client, step, purpose), [*held.values(), *leaves(batch)])
+            asked = (client, step, purpose, models)  # with less noise it is another question, of other noise
+            drawn = self.noises.draw(sum(sizes), asked, [*held.values(), *leaves(batch)])
             for tensor, part in zip(total.values(), drawn.split(sizes), strict=True):
                 tensor += scale * part.to(tensor).reshape(tensor.shape)
         return {name: total[name] / size for name in self.trained}, fixed

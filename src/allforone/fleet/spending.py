@@ -1,4 +1,4 @@
-"""How often each sample had a part in an answer: what a client has spent of its privacy."""
+"""How often each sample had a part in a question: what a client has spent of its privacy."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -38,8 +38,8 @@ class Nobody:
 
 
 class Spending:
-    """By client. `answers` [N] says at how many models each answers: each is an answer of its own. A sample that is in
-    a batch c times moves its answer c times as far, which spends as c² answers."""
+    """By client. `questions` [N] says how many each is asked, at however many models. A sample that is in a batch c
+    times moves its answer c times as far, which spends as c² questions."""
 
     def __init__(
         self, clients: Sequence[Client] | Mapping[int, Client], seed: int, batch_size: int, privacy: Privacy
@@ -54,25 +54,25 @@ class Spending:
         everyone = clients.items() if isinstance(clients, Mapping) else enumerate(clients)
         self.counts = {k: torch.zeros(client.size, dtype=torch.long) for k, client in everyone}
 
-    def update(self, answers: Tensor, step: int) -> None:
-        for k, batch in self.numbers.of(answers > 0, step).items():
-            self._add(k, [batch], int(answers[k]))
+    def update(self, questions: Tensor, step: int) -> None:
+        for k, batch in self.numbers.of(questions > 0, step).items():
+            self._add(k, [batch], int(questions[k]))
 
-    def compare(self, answers: Tensor, step: int, samples: int) -> None:
-        for k, batch in self.numbers.of(answers > 0, step, purpose="compare", size=samples).items():
-            self._add(k, [batch], int(answers[k]))
+    def compare(self, questions: Tensor, step: int, samples: int) -> None:
+        for k, batch in self.numbers.of(questions > 0, step, purpose="compare", size=samples).items():
+            self._add(k, [batch], int(questions[k]))
 
-    def look(self, answers: Tensor, steps: range, samples: int) -> None:
-        for k, halves in self.numbers.to_look_at(answers > 0, steps, samples, 1).items():
-            self._add(k, halves, int(answers[k]))
+    def look(self, questions: Tensor, steps: range, samples: int) -> None:
+        for k, halves in self.numbers.to_look_at(questions > 0, steps, samples, 1).items():
+            self._add(k, halves, int(questions[k]))
 
-    def walk(self, answers: Tensor, steps: range, parts: int) -> None:
-        """Every update of every walk is an answer; how far the walk came follows from them."""
-        for k, parted in self.numbers.in_parts(answers > 0, steps, parts, 1).items():
-            self._add(k, [part for several in parted for part in several], int(answers[k]))
+    def walk(self, questions: Tensor, steps: range, parts: int) -> None:
+        """Every update is a question, about all walks; how far they came follows from the answers."""
+        for k, parted in self.numbers.in_parts(questions > 0, steps, parts, 1).items():
+            self._add(k, [part for several in parted for part in several], int(questions[k]))
 
     def most(self, client: int) -> int:
-        """Answers that the most asked sample of a client had a part in."""
+        """Questions that the most asked sample of a client had a part in."""
         return int(self.counts[client].max())
 
     def epsilon(self, client: int) -> float:
@@ -87,7 +87,7 @@ class Spending:
         for k, earlier in zip(self.counts, counts, strict=True):
             self.counts[k] = earlier.clone()
 
-    def _add(self, client: int, batches: Sequence[Batch], models: int) -> None:
+    def _add(self, client: int, batches: Sequence[Batch], questions: int) -> None:
         for numbers, _ in batches:
             times = torch.bincount(numbers, minlength=len(self.counts[client]))
-            self.counts[client] += models * times.square()
+            self.counts[client] += questions * times.square()

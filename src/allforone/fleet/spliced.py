@@ -144,7 +144,7 @@ class Spliced:
         for i, whom in enumerate(ids):
             here = self._here(round, i, whom)
             told = torch.full((len(numbers), 1 if apart else 2, int(shared.sum())), torch.nan, dtype=torch.float64)
-            read = torch.zeros(len(numbers), dtype=torch.float64)
+            read, added = torch.zeros(2, len(numbers), dtype=torch.float64)
             if here.present.any():
                 whole = self._for_each(models, i, self.privates.models)
                 try:
@@ -152,9 +152,11 @@ class Spliced:
                 except Diverged as error:
                     raise Diverged(i, error.client, error.step) from None
                 told, read = found.halves[:, 0][..., shared], found.read[:, 0]
+                added = found.added[:, 0] * shared.double().mean()  # the same on every number
             vectors = told[whom].masked_fill((whom < 0)[:, None, None], torch.nan)
             short = sketch_of(int(shared.sum()), sketch)
-            looks.append(look_at(vectors[None], whom[None], (whom == i)[None], read[whom][None], short))
+            itself, seen, noise = (whom == i)[None], read[whom][None], added[whom][None]
+            looks.append(look_at(vectors[None], whom[None], itself, seen, noise, short))
         return Look(*(torch.cat(tables) for tables in zip(*looks, strict=True)))
 
     def walks(self, models: Models, ids: Tensor, optimizer: Optimizer, round: Round, parts: int) -> Iterator[Walks]:
@@ -174,14 +176,15 @@ class Spliced:
         """From the model of client i."""
         whole, shared = self._for_each(models, i, privates), self._shared(models)
         ways = models[self.trained[0]].new_full((len(whom), parts, int(shared.sum())), torch.nan)
-        read = torch.zeros(len(whom), dtype=torch.float64)
+        read, added = torch.zeros(2, len(whom), dtype=torch.float64)
         buffers = {name: tensor[i : i + 1].clone() for name, tensor in models.items() if name not in self.trained}
         for walks in self._walks(whole, i, optimizer, self._here(round, i, whom), parts):
             for r, k in enumerate(walks.rows.tolist()):
                 ways[whom == k], read[whom == k] = walks.ways[r, 0][:, shared], walks.read[r, 0]
+                added[whom == k] = walks.added[r, 0] * shared.double().mean()
                 if k == i:
                     buffers = {name: walks.buffers[name][r : r + 1] for name in buffers}
-        return Walks(torch.tensor([i]), ways[None], buffers, read[None])
+        return Walks(torch.tensor([i]), ways[None], buffers, read[None], added[None])
 
     def _walks(self, whole: Models, i: int, optimizer: Optimizer, here: Round, parts: int) -> list[Walks]:
         """Each from its own row; without those, but for client i, who came nowhere."""

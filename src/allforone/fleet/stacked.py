@@ -59,7 +59,11 @@ class Stacked(InProcess):
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         if not self._all_at_once((mix != 0).any(0)):
-            if direction or sum(models[name].numel() for name in self.trained) < row_by_row.MANY_NUMBERS:
+            if (
+                direction
+                or self.private
+                or sum(models[name].numel() for name in self.trained) < row_by_row.MANY_NUMBERS
+            ):
                 return super().descended(models, mix, optimizer, steps, direction)
             rows = row_by_row.ByRow(optimizer, models, self.trained)
             for step in steps:
@@ -258,6 +262,9 @@ class Stacked(InProcess):
     def one_gradient(
         self, module: nn.Module, owner: int, client: int, model: Models, batch: Batch, step: int, purpose: str
     ) -> Models:
+        if self.private:
+            found, buffers = self.private.gradient(model, owner, client, self.arranged(batch), step, purpose, module)
+            return {**found, **buffers}
         arranged = {client: self.arranged(batch)}
         return self.fast.mixed(module, model, client, {client: 1.0}, arranged, step, purpose)
 

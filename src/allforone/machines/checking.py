@@ -52,6 +52,13 @@ def is_count(said: Any) -> bool:
     return type(said) is int and 0 <= said < MOST_SAMPLES
 
 
+def variances(said: Any, count: int) -> Tensor:
+    """[M], of the noise that a site says it has added to its answers; 0 where it says none."""
+    if not is_like(said, (count,), torch.float64):
+        return torch.zeros(count, dtype=torch.float64)
+    return said.nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
+
+
 def is_spent(said: Any) -> bool:
     """Whether it can be an ε."""
     return type(said) is float and math.isfinite(said) and said >= 0

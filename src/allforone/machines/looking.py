@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ..fleet import Look, Models, Round
-from .checking import finite_rows, is_count, is_like
+from .checking import finite_rows, is_count, is_like, variances
 
 if TYPE_CHECKING:
     from .coordinator import Coordinator
@@ -40,6 +40,7 @@ class Table:
         self.distance, self.norm, self.noise = nothing, nothing.clone(), nothing.clone()
         self.halves = nothing[..., None, None].repeat(1, 1, self.parts, self.short)
         self.read = torch.zeros(len(ids), dtype=torch.float64)
+        self.added = torch.zeros(ids.shape, dtype=torch.float64)
         self.own: dict[int, Tensor] = {}  # the mean gradients of owners at their own models
 
     def put(self, k: int, rows: list[int], answer: dict[str, Any]) -> None:
@@ -58,11 +59,13 @@ class Table:
                 fine[:] = False
         if not fine.all():
             self.fleet.refuse(k, int((~fine).sum()))
+        added = variances(answer.get("added"), len(rows))
         read: Any = answer.get("read")
         self.read[k] = read if is_count(read) else 0
         for place, i in enumerate(rows):
             if fine[place]:
                 self._put(i, k, means[place], numbers[place], halves[place])
+                self.added[i, self.ids[i] == k] = added[place]
 
     def _put(self, i: int, k: int, mean: Tensor, numbers: Tensor, halves: Tensor) -> None:
         if i == k:
@@ -74,4 +77,4 @@ class Table:
         self.halves[i, column] = halves.double()
 
     def look(self) -> Look:
-        return Look(self.ids, self.distance, self.norm, self.noise, self.halves, self.read[self.ids])
+        return Look(self.ids, self.distance, self.norm, self.noise, self.halves, self.read[self.ids], self.added)

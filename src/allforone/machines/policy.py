@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
+import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
 from ..errors import AllForOneError, InputError, short, suggest
 from ..fleet import Privacy
-from ..fleet.privacy import as_number
+from ..fleet.privacy import Question, as_number, different
 from ..fleet.spending import UNPROTECTED, Spending
 from ..opening import to_read
 from ..problems import Client
@@ -134,26 +135,37 @@ def _sizes(asked: Message, client: Client, batch_size: int) -> tuple[int | None,
     return None, 0, ""
 
 
+def question_of(asked: Message, alone: Tensor) -> Question:
+    """What a message asks of the site whose data are here, `alone` [N]: of walks, about its own model by itself. A site
+    has one model: who calls several its own asks about them together."""
+    kinds, number = different(asked["models"]), len(alone) - 1
+    own = torch.zeros(len(kinds), dtype=torch.bool)
+    if asked["ask"] == "walk":
+        own = torch.tensor(asked["owners"]) == number
+    apart = len(kinds[own].unique()) == 1
+    return Question.about(asked["models"], ~(own & apart)[:, None] & alone, alone & apart)
+
+
 def spend(spending: Spending, alone: Tensor, asked: Message) -> None:
     """Count what an answer to this question spends; `alone` [N] is whose data are here."""
     kind = asked["ask"]
     if kind not in ("gradients", "descend", "look", "walk"):
         return
-    answers = alone.long() * len(next(iter(asked["models"].values())))
+    question = question_of(asked, alone).number * alone
     if kind == "gradients":
-        spending.update(answers, asked["step"])
+        spending.update(question, asked["step"])
         return
     steps = range(*asked["steps"])
     if kind == "walk":
-        spending.walk(answers, steps, asked["parts"])
+        spending.walk(question, steps, asked["parts"])
     elif kind == "look":
         if asked["whole"]:
-            spending.compare(answers, steps.start, asked["samples"])
+            spending.compare(question, steps.start, asked["samples"])
         else:
-            spending.look(answers, steps, asked["samples"])
+            spending.look(question, steps, asked["samples"])
     else:
         for step in steps:
-            spending.update(answers, step)
+            spending.update(question, step)
 
 
 class Door:

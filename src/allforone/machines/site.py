@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from ..errors import Diverged, InputError, within
 from ..fleet import Models, Privacy, Proximal, row
@@ -24,7 +25,7 @@ from ..problems.tree import length
 from .agreement import describe, model_of
 from .audit import Audit
 from .optimizers import Makes, state_of, unpack
-from .policy import ALWAYS, Door, Policy, Refused
+from .policy import ALWAYS, Door, Policy, Refused, question_of
 from .wire import Message, Unreadable, decode, encode
 
 
@@ -126,6 +127,8 @@ class Site:
         }
         reply = questions[asked["ask"]]
         self.door.open(asked, self._alone, self.batch_size)
+        if isinstance(self.passes, PrivatePasses) and "models" in asked:
+            self.passes.question = question_of(asked, self._alone)
         drawn = Drawn()
         batches = Batches({self.number: self.client}, self.seed, self.batch_size, drawn, self.passes.device)
         found = reply(asked, batches)
@@ -206,7 +209,16 @@ class Site:
             "numbers": torch.stack(numbers),
             "halves": torch.stack(halves),
             "read": read,
+            "added": self._added(owners, read, len(parts)),
         }
+
+    def _added(self, owners: list[int], batch: int, parts: int) -> Tensor:
+        """[M], what the mean of a batch was given for privacy, at each model of the question."""
+        if not isinstance(self.passes, PrivatePasses) or not self.passes.question:
+            return torch.zeros(len(owners), dtype=torch.float64)
+        size = sum(self.passes.module.get_parameter(name).numel() for name in self.passes.trained)
+        models = self.passes.question.of(torch.tensor(owners), torch.tensor(self.number))
+        return self.passes.privacy.variance(size, models, torch.tensor(batch, dtype=torch.float64), parts)
 
     def _walk(self, asked: Message, batches: Batches) -> Message:
         """How far the client comes from every model that was sent in the updates of a round, part by part."""
@@ -231,7 +243,8 @@ class Site:
             ways.append(way)
             if owner == self.number:
                 buffers.append(after)
-        return {"ways": torch.stack(ways), "buffers": _stacked(buffers)}
+        added = self._added(owners, self.client.batch(self.batch_size), parts)
+        return {"ways": torch.stack(ways), "buffers": _stacked(buffers), "added": added}
 
     def _losses(self, asked: Message, batches: Batches) -> Message:
         """The mean loss of every model that was sent on the batches of the round."""
