@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..catalogue import absolute, label, split_options
+from ..catalogue import absolute, split_options
+from ..catalogue import label as spoken_label
+from ..reports.style import label as usual_label
 from ..runs import Choice, Entry, load_algorithm, pairs
 from .settings import Setting
 
@@ -21,6 +23,7 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
     private: str | None = None  #: "head" is the last layer, wherever a setting has one; else a pattern
     alternate: int | None = None  #: updates of what is private by itself, before those of a round
+    label: str = ""  #: in documents; by default the algorithm's
 
     def entry(self, setting: Setting) -> Entry | None:
         """As a comparison has it; None where the setting has no head that could be private."""
@@ -50,14 +53,20 @@ CONTESTANTS = [
     Contestant("pfedgraph"),
     Contestant("cfl"),
     Contestant("pfedme"),
-    Contestant("fedper", "fedavg", private="head"),
-    Contestant("fedrep", "fedavg", private="head", alternate=10),
-    Contestant("all-for-one-head", "all-for-one", private="head"),
+    Contestant("fedper", "fedavg", private="head", label="FedPer"),
+    Contestant("fedrep", "fedavg", private="head", alternate=10, label="FedRep"),
+    Contestant("all-for-one-head", "all-for-one", private="head", label="All-for-one, private head"),
     Contestant("oracle"),
 ]
 
 #: Who runs with --quick where nobody is named: one of each kind, the cheap ones.
 QUICK_ALGORITHMS = "all-for-one,fedavg,ditto,fedamp,fedper,oracle"
+
+
+def label(name: str) -> str:
+    """What a contestant is called in documents."""
+    own = {contestant.name: contestant.label for contestant in CONTESTANTS}
+    return own.get(name) or usual_label(name)
 
 
 def chosen(algorithms: str | None) -> list[Contestant]:
@@ -73,4 +82,4 @@ def _spoken(text: str) -> Contestant:
     name, options = split_options(absolute(text))
     given = pairs(options, "--algorithms")
     load_algorithm(Choice(name=name, **given))  # a mistake shows before any data are read
-    return Contestant(label(text), name, given)
+    return Contestant(spoken_label(text), name, given)

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..catalogue import FORMATS
-from ..reports.style import label
 from ..reports.table import Cell, Table, plain
 from ..runs.quantities import UNKNOWN, Quantity
-from .contestants import ALONE
+from .contestants import ALONE, label
 from .scores import Score
 from .summary import Summary, quantity_of, scores_of
 
