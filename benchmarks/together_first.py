@@ -3,8 +3,9 @@
     python -m benchmarks.together_first                       # digits, dealt in five ways; some minutes
     python -m benchmarks.together_first --seeds 127 496 1729  # the leaderboard's
 
-For so many rounds everybody's gradients count by data size, then All-for-one decides. Last weights: those that it ends
-with, from the first round on. What was measured once is kept in --out and not measured again.
+Together for so many rounds: everybody's gradients count by data size, then All-for-one decides. Last weights: those
+that it ends with, from the first round on. Round: with one exchange a round. What was measured once is kept in --out
+and not measured again.
 """
 
 import argparse
@@ -32,17 +33,6 @@ SEEDS = (11, 12, 13)
 ROUNDS = 30
 
 
-@dataclass(frozen=True)
-class TogetherFirst(AllForOne):
-    until: int = 20  #: the last round in which all are averaged
-
-    def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
-        info, own = super().collaborate(state, fleet, round)
-        if round.number <= self.until:
-            info = info._replace(weights=Averaged().collaborate(state, fleet, round)[0].weights)
-        return info, own
-
-
 @dataclass(frozen=True, eq=False)
 class Fixed(Weighted):
     weights: Tensor
@@ -68,7 +58,8 @@ RULES: dict[str, Make] = {
     "averaged": Averaged,
     "All-for-one": AllForOne,
     "its last weights": partial(Fixed, torch.empty(0)),
-    **{f"together for {until}": partial(TogetherFirst, until=until) for until in (5, 10, 20)},
+    **{f"together for {rounds}": partial(AllForOne, together=rounds) for rounds in (5, 10, 20)},
+    **{f"round, {rounds}": partial(AllForOne, exchange="round", together=rounds) for rounds in (0, 20)},
 }
 #: What Dirichlet must leave everybody.
 LEAST = {"least": 50}

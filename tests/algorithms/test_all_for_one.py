@@ -7,6 +7,7 @@ import torch
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, AllForOne, Local
+from allforone.errors import InputError
 from allforone.fleet import Optimizer, Stacked, everybody
 from allforone.problems import synthetic
 from allforone.testing import MOMENTUM, small_problem
@@ -51,6 +52,37 @@ def test_identical_clients_are_averaged_and_one_alone_is_local():
     assert (afo.train(of(same), algorithm=AllForOne(), rounds=8).weights[-1] > 0.1).all()
     ours, local = (afo.train(of(same[:1]), algorithm=a, rounds=3).stacked for a in (AllForOne(), Local()))
     assert all(torch.allclose(ours[name], local[name]) for name in local)
+
+
+@pytest.mark.parametrize("exchange", ["update", "round"])
+def test_together_for_all_rounds_is_one_model_trained_on_everybody(exchange):
+    """With one update a round it is FedAvg with one local update; the halves of a batch are as large as each other."""
+    told = {"rounds": 5, "inner": 1, "lr": 0.2, "batch_size": 8, "progress": False}
+    ours = afo.train(small_problem(), algorithm=AllForOne(exchange=exchange, together=5), **told)
+    average = afo.train(small_problem(), algorithm=afo.FedAvg(), **told)
+    for name, models in ours.stacked.items():
+        torch.testing.assert_close(models, models[:1].expand_as(models))
+        torch.testing.assert_close(models, average.stacked[name], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(ours.weights, ours.weights[:1, :1].expand_as(ours.weights))
+
+
+@pytest.mark.parametrize("exchange", ["update", "round"])
+def test_together_ends_after_its_rounds_and_counts_those_present_alone(exchange):
+    fleet = Stacked(small_problem(), seed=3, participation=0.6)
+    result = train(fleet, AllForOne(exchange=exchange, together=6), Optimizer(MOMENTUM), 8, inner=2)
+    there = result.metrics.filter(result.metrics["round"] > 0)["present"].to_torch().reshape(8, 4).bool()
+    sizes = fleet.roster.sizes.double()
+    for weights, here in zip(result.weights[:6], there[:6], strict=True):
+        share = torch.where(here, sizes, 0) / sizes[here].sum().clamp(min=1)
+        torch.testing.assert_close(weights, torch.where(here[:, None], share, 0), check_dtype=False)
+    full = afo.train(small_problem(), algorithm=AllForOne(exchange=exchange, together=3), rounds=5, progress=False)
+    assert full.weights[3].diagonal().min() > full.weights[2].diagonal().max()
+
+
+@pytest.mark.parametrize("wrong", [{"together": -1}, {"together": 1.5}, {"together": 3, "correct": True}])
+def test_together_must_be_a_number_of_rounds_and_nothing_is_corrected_in_them(wrong):
+    with pytest.raises(InputError, match=r"together is|nothing to correct"):
+        AllForOne(**wrong)
 
 
 def test_clients_of_one_sample_train_with_finite_models():

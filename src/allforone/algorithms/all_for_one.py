@@ -12,6 +12,7 @@ from torch import Tensor
 from ..collaboration import candidates, correction
 from ..collaboration import least_error as rule
 from ..collaboration.decision import Decision, by_client, decide
+from ..collaboration.weights import normalised
 from ..errors import InputError
 from ..fleet import Direction, Fleet, Models, Optimizer, Round, everybody
 from .base import Info, Memory, State, Weighted
@@ -42,6 +43,9 @@ class AllForOne(Weighted):
             exchange="round" one answer is both, so the smaller of the two counts.
         momentum: of the moves from round to round, with exchange="round"; by default what the optimizer's own loses by
             starting anew in every walk, none without one.
+        together: rounds at the beginning in which everybody's gradients count by data size, as if there were one model.
+            It pays where labels are skewed and a common start teaches the first layers. Nobody's weight is bounded by
+            trust in these rounds.
 
     Example:
         >>> import allforone as afo
@@ -57,6 +61,7 @@ class AllForOne(Weighted):
     partners: int | None = None
     candidates: int | None = None
     momentum: float | None = None
+    together: int = 0
 
     def __post_init__(self) -> None:
         for name in ("samples", "sketch", "every", "partners", "candidates"):
@@ -64,6 +69,8 @@ class AllForOne(Weighted):
             wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
             if wrong and not (value is None and name in ("partners", "candidates")):
                 raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
+        if isinstance(self.together, bool) or not isinstance(self.together, int) or self.together < 0:
+            raise InputError(f"together is {self.together!r}: must be a whole number of rounds, at least 0")
         if not isinstance(self.correct, bool):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
         if self.exchange not in ("update", "round"):
@@ -73,6 +80,7 @@ class AllForOne(Weighted):
         for clash, why in (
             (self.correct and self.every > 1, "every: with correct=True clients look at each other in every round"),
             (self.correct and self.candidates, "candidates: with correct=True everybody is looked at"),
+            (self.correct and self.together, "correct: where all count by data size there is nothing to correct"),
             (self.exchange == "round" and self.every > 1, "every: with exchange='round' the answers are the look"),
             (self.exchange == "round" and self.correct, "correct: it is for exchange='update' only"),
             (self.exchange == "update" and self.momentum, "momentum: it is for exchange='round'; or give an optimizer"),
@@ -112,7 +120,7 @@ class AllForOne(Weighted):
 
     def collaborate(self, state: State, fleet: Fleet, round: Round) -> tuple[Info, Memory]:
         if state.own and (round.number - 1) % self.every:
-            return self._shared(Decision(**state.own["told"]), round), state.own
+            return self._shared(Decision(**state.own["told"]), fleet, round), state.own
         seen, ids = self._whom(state, fleet, round)
         look = fleet.look(state.models, round, ids, self.samples, seen["difference"].shape[2])
         step = state.optimizer.step_size
@@ -120,12 +128,12 @@ class AllForOne(Weighted):
         setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters(state, fleet), fleet.roster.numbers, ids)
         kappa = rule.or_first(curvature(seen, state, fleet), look, setting, step or 1.0)
         told, seen = decide(seen, look, setting, kappa, self.correct)
-        return self._shared(told, round), {"seen": seen, "told": told._asdict()}
+        return self._shared(told, fleet, round), {"seen": seen, "told": told._asdict()}
 
     def _one_exchange(self, state: State, fleet: Fleet, round: Round) -> tuple[State, Info]:
         """One round in which clients are asked one thing, how far they come from one's model: all that a look tells."""
         seen, ids = self._whom(state, fleet, round)
-        found = exchange(state, fleet, round, seen, ids)
+        found = exchange(state, fleet, round, seen, ids, self._by_size(ids, fleet, round))
         momentum = self._momentum(state, round)
         velocity = state.own.get("velocity")
         move = found.move if velocity is None else found.move + momentum * velocity
@@ -165,12 +173,20 @@ class AllForOne(Weighted):
         ids = candidates.choose(seen, round.present, count, round.number)
         return candidates.arranged(seen, ids), ids
 
-    def _shared(self, told: Decision, round: Round) -> Info:
+    def _shared(self, told: Decision, fleet: Fleet, round: Round) -> Info:
         """What a look has decided, with the weights of the partners to whom it falls in this round."""
+        common = self._by_size(told.ids, fleet, round)
+        weights = told.weights if common is None else common
         if not self.partners:
-            return self._info(told, told.weights)
+            return self._info(told, weights)
         itself = told.ids == torch.arange(len(told.ids))[:, None]
-        return self._info(told, candidates.partners(told.weights, itself, self.partners, round.number))
+        return self._info(told, candidates.partners(weights, itself, self.partners, round.number))
+
+    def _by_size(self, ids: Tensor, fleet: Fleet, round: Round) -> Tensor | None:
+        """[N, c], the weights of a round in which all are together; None of the others."""
+        if round.number > self.together:
+            return None
+        return normalised(torch.where((ids >= 0) & round.present[ids], fleet.roster.sizes.double()[ids], 0))
 
     def _info(self, told: Decision, weights: Tensor) -> Info:
         bias, noise, trust = (by_client(t, told.ids, torch.nan) for t in (told.bias, told.cost, told.trust))
@@ -206,5 +222,6 @@ def all_for_one_round(
     partners: int | None = None,
     candidates: int | None = None,
     momentum: float | None = None,
+    together: int = 0,
 ) -> AllForOne:
-    return AllForOne(samples, sketch, every, correct, exchange, partners, candidates, momentum)
+    return AllForOne(samples, sketch, every, correct, exchange, partners, candidates, momentum, together)

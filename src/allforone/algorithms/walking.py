@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..collaboration import least_error as rule
 from ..collaboration.decision import Decision, decide
+from ..collaboration.weights import normalised
 from ..fleet import Fleet, Models, Optimizer, Round, Walks, double, look_at, sketch
 from .base import State
 from .looking import bent, curvature
@@ -30,8 +31,13 @@ class Exchanged(NamedTuple):
     seen: dict[str, Tensor]  #: what is known, with what was seen
 
 
-def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor], ids: Tensor) -> Exchanged:
-    """Ask `ids` [N, c], whose places are the first of what is known before, for their walks, and decide by them."""
+def exchange(
+    state: State, fleet: Fleet, round: Round, before: dict[str, Tensor], ids: Tensor, common: Tensor | None = None
+) -> Exchanged:
+    """Ask `ids` [N, c], whose places are the first of what is known before, for their walks, and decide by them.
+
+    common: weights [N, c] in the place of those decided, of those whose walks came.
+    """
     kappa, width = curvature(before, state, fleet), before["difference"].shape[2]
     pace = state.optimizer.step_size or 1.0
     most = 1 / len(round.steps)  # K updates bend a way by 1 − (1 − ηβ)ᴷ ≤ 1 in all: noise of the way counts once
@@ -48,6 +54,9 @@ def exchange(state: State, fleet: Fleet, round: Round, before: dict[str, Tensor]
         known = {name: table[rows] for name, table in before.items()}
         kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
         decision, after = decide(known, look, setting, kappas, walks=True)
+        if common is not None:
+            came = torch.where(look.distance.isfinite(), common[rows], 0)
+            decision = decision._replace(weights=normalised(came))
         for name, table in after.items():
             seen[name][rows] = table
         for whole, part in zip(told, decision, strict=True):
