@@ -104,6 +104,20 @@ def halves(gradients, noise, seed, count=12):
     return [looked(half(), half()) for _ in range(count)]
 
 
+def test_what_noise_for_privacy_may_hide_counts_as_bias_and_less_the_more_often_one_has_looked():
+    one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    setting, kappa, hidden = setting_of([60, 60]), each(0.5, 2), []
+    for count in (1, 4, 16):
+        looks = halves(torch.stack([one, one]), 0.5, 0, count)
+        private = [look._replace(added=look.noise) for look in looks]  # all of the noise is privacy's
+        terms = rule.weigh_up(remembered(private, setting), setting, kappa)
+        plain = rule.weigh_up(remembered(looks, setting), setting, kappa)
+        hidden.append(float(terms.bias[0, 1]))
+        assert hidden[-1] > 2 * float(plain.bias[0, 1]) and terms.bias[0, 0] == 0
+        assert terms.cost[0, 0] < plain.cost[0, 0] / 10  # and it is no noise of samples
+    assert hidden[0] > 2 * hidden[1] > 4 * hidden[2]
+
+
 def test_twins_share_alike_and_strangers_not_at_all():
     one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     found = weights_after(halves(torch.stack([one] * 4 + [-one] * 4), 0.5, 0), [torch.inf] * 8)

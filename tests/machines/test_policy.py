@@ -96,6 +96,11 @@ def test_every_private_answer_and_its_log_tell_what_is_spent(tmp_path):
     assert [entry.epsilon for entry in read(tmp_path / "audit.jsonl")] == told
 
 
+def test_the_privacy_of_a_sites_policy_holds_whatever_else_it_is_given():
+    assert site(policy=Policy(privacy=PRIVATE), privacy=Privacy(noise=0.0)).passes.privacy == PRIVATE
+    assert site(policy=Policy(), privacy=PRIVATE).spending is None  # its owner has chosen none
+
+
 def test_what_is_spent_outlives_the_process_and_other_data_do_not_inherit_it(tmp_path):
     kept = {"policy": Policy(privacy=PRIVATE), "spent": tmp_path / "spent"}
     before = ask(site(**kept), "gradients")["epsilon"]
