@@ -35,8 +35,9 @@ CLIENTS = 10
 #: Larger than any client's data, so that a batch is all of them.
 ALL = 10_000
 ROUNDS, INNER, CLIP = 4, 3, 1.0
-#: Steps that are tried on the seed for it, and that which was chosen.
-STEPS, STEP = (1.0, 2.0, 4.0), 4.0
+#: Steps that are tried on the seed for it, and those which were chosen.
+STEPS = (1.0, 2.0, 4.0)
+STEP = {"digits": 4.0, "digits-iid": 4.0, "mnist": 1.0}
 #: Noise multipliers; 0: clipped, without noise.
 LEVELS = (0.0, 0.5, 2.0, 8.0)
 
@@ -108,7 +109,7 @@ def means(found: dict[Case, End], world: str, who: str) -> list[End]:
     return ends
 
 
-def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
+def table(found: dict[Case, End], world: str, seeds: int) -> Table:
     def told(end: End) -> str:
         return f"{end.accuracy:.1f}" if end.epsilon is None else f"{end.accuracy:.1f} (ε {end.epsilon:.2g})"
 
@@ -118,6 +119,7 @@ def table(found: dict[Case, End], world: str, step: float, seeds: int) -> Table:
         [f"{level:g}" if level else "none", *(told(ends[place]) for ends in columns)]
         for place, level in enumerate(levels)
     ]
+    step = next(case.step for case in found if case.world == world)
     about = f"{world}: {ROUNDS} rounds of {INNER} updates on all data, step {step:g}, clip {CLIP:g}, δ = 1e-5; "
     about += f"{seeds} seed{'s' if seeds > 1 else ''}"
     return Table(["noise", *map(label, WHO)], plain(rows), caption=about)
@@ -149,7 +151,7 @@ def draw(found: dict[Case, End], worlds: list[str], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--worlds", default="digits,digits-iid", help=f"of {', '.join(WORLDS)}")
-    parser.add_argument("--step", type=float, default=STEP, help="of SGD")
+    parser.add_argument("--step", type=float, help=f"of SGD; by default {STEP}")
     parser.add_argument("--tune", action="store_true", help=f"try steps on seed {TUNED}, and nothing else")
     parser.add_argument("--levels", type=lambda text: tuple(map(float, text.split(","))), default=LEVELS)
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help=f"the first so many of {SEEDS}")
@@ -164,7 +166,7 @@ def main() -> None:
         return
     seeds = SEEDS[: options.seeds]
     cases = [
-        Case(world, who, level, options.step, seed)
+        Case(world, who, level, options.step or STEP[world], seed)
         for seed in seeds
         for world in worlds
         for level in options.levels
@@ -174,7 +176,7 @@ def main() -> None:
     if options.picture:
         draw(found, worlds, options.picture)
     for world in worlds:
-        made = table(found, world, options.step, len(seeds))
+        made = table(found, world, len(seeds))
         if options.markdown:
             print(markdown(made))
         else:

@@ -59,7 +59,7 @@ RULES: dict[str, Make] = {
     "All-for-one": AllForOne,
     "its last weights": partial(Fixed, torch.empty(0)),
     **{f"together for {rounds}": partial(AllForOne, together=rounds) for rounds in (5, 10, 20)},
-    **{f"round, {rounds}": partial(AllForOne, exchange="round", together=rounds) for rounds in (0, 20)},
+    **{f"round, {rounds}": partial(AllForOne, exchange="round", together=rounds or None) for rounds in (0, 20)},
 }
 #: What Dirichlet must leave everybody.
 LEAST = {"least": 50}

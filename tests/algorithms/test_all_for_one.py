@@ -79,7 +79,7 @@ def test_together_ends_after_its_rounds_and_counts_those_present_alone(exchange)
     assert full.weights[3].diagonal().min() > full.weights[2].diagonal().max()
 
 
-@pytest.mark.parametrize("wrong", [{"together": -1}, {"together": 1.5}, {"together": 3, "correct": True}])
+@pytest.mark.parametrize("wrong", [{"together": 0}, {"together": 1.5}, {"together": 3, "correct": True}])
 def test_together_must_be_a_number_of_rounds_and_nothing_is_corrected_in_them(wrong):
     with pytest.raises(InputError, match=r"together is|nothing to correct"):
         AllForOne(**wrong)

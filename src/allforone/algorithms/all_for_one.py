@@ -43,9 +43,9 @@ class AllForOne(Weighted):
             exchange="round" one answer is both, so the smaller of the two counts.
         momentum: of the moves from round to round, with exchange="round"; by default what the optimizer's own loses by
             starting anew in every walk, none without one.
-        together: rounds at the beginning in which everybody's gradients count by data size, as if there were one model.
-            It pays where labels are skewed and a common start teaches the first layers. Nobody's weight is bounded by
-            trust in these rounds.
+        together: rounds at the beginning in which everybody's gradients count by data size, as if there were one model;
+            by default none. It pays where labels are skewed and a common start teaches the first layers. Trust does not
+            bound anybody's weight in these rounds.
 
     Example:
         >>> import allforone as afo
@@ -61,16 +61,14 @@ class AllForOne(Weighted):
     partners: int | None = None
     candidates: int | None = None
     momentum: float | None = None
-    together: int = 0
+    together: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("samples", "sketch", "every", "partners", "candidates"):
+        for name in ("samples", "sketch", "every", "partners", "candidates", "together"):
             value = getattr(self, name)
             wrong = isinstance(value, bool) or not isinstance(value, int) or value < 1
-            if wrong and not (value is None and name in ("partners", "candidates")):
+            if wrong and not (value is None and name in ("partners", "candidates", "together")):
                 raise InputError(f"{name} is {value!r}: must be a whole number, at least 1")
-        if isinstance(self.together, bool) or not isinstance(self.together, int) or self.together < 0:
-            raise InputError(f"together is {self.together!r}: must be a whole number of rounds, at least 0")
         if not isinstance(self.correct, bool):
             raise InputError(f"correct is {self.correct!r}: must be true or false")
         if self.exchange not in ("update", "round"):
@@ -184,7 +182,7 @@ class AllForOne(Weighted):
 
     def _by_size(self, ids: Tensor, fleet: Fleet, round: Round) -> Tensor | None:
         """[N, c], the weights of a round in which all are together; None of the others."""
-        if round.number > self.together:
+        if round.number > (self.together or 0):
             return None
         return normalised(torch.where((ids >= 0) & round.present[ids], fleet.roster.sizes.double()[ids], 0))
 
@@ -222,6 +220,6 @@ def all_for_one_round(
     partners: int | None = None,
     candidates: int | None = None,
     momentum: float | None = None,
-    together: int = 0,
+    together: int | None = None,
 ) -> AllForOne:
     return AllForOne(samples, sketch, every, correct, exchange, partners, candidates, momentum, together)
