@@ -3,6 +3,7 @@
 import math
 import sys
 from dataclasses import asdict
+from functools import partial
 
 import polars
 import pytest
@@ -13,6 +14,7 @@ from dp_accounting.pld import PLDAccountant
 from torch import nn
 
 import allforone as afo
+from allforone.collaboration import decision
 from allforone.describe import described
 from allforone.errors import InputError, Notice
 from allforone.fleet import Optimizer, Privacy, Stacked, everybody
@@ -26,6 +28,7 @@ from allforone.runs import Given, parse, prepare
 from allforone.testing import small_problem, with_batch_norm
 
 SECRET = "of the test"
+PLAIN_SGD = partial(torch.optim.SGD, lr=1.0)
 PLAIN = {"rounds": 2, "inner": 2, "progress": False}
 
 
@@ -200,6 +203,30 @@ def test_equal_models_are_one_question_so_the_oracle_spends_what_training_alone_
     told = {"privacy": Privacy(noise=2.0), **PLAIN}
     oracle, local = (afo.train(small_problem(), algorithm=who, **told) for who in (afo.Oracle(), afo.Local()))
     assert oracle.metrics["epsilon"].equals(local.metrics["epsilon"])
+    fleet = Stacked(small_problem(), seed=3, privacy=Privacy())
+    fleet.gradients(fleet.initial(), torch.full((4, 4), 0.25), fleet.begin(1, range(1)), 0, torch.arange(4))
+    assert fleet.private.question.models.tolist() == [1, 1, 1, 1]  # so the noise is that of one model
+
+
+@pytest.mark.parametrize("batch", [1, 3, 8])
+@pytest.mark.parametrize("make", [PLAIN_SGD, partial(torch.optim.SGD, lr=1.0, momentum=0.9), torch.optim.Adam])
+def test_a_walk_is_not_said_to_have_more_noise_for_privacy_than_it_has(batch, make):
+    fleet = Stacked(small_problem(), seed=3, batch_size=batch, privacy=Privacy(noise=40.0, secret=SECRET))
+    algorithm = afo.AllForOne(exchange="round", sketch=64)
+    seen = []
+
+    def decide(memory, look, *rest, **more):
+        seen.append(look)
+        return decision.decide(memory, look, *rest, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("allforone.algorithms.walking.decide", decide)
+        state = algorithm.init(fleet.initial(), Optimizer(make))
+        algorithm.step(state, fleet, fleet.begin(1, range(4)))
+    look = seen[0]
+    assert (look.added > 0).all() and (look.added <= look.noise).all()
+    if make == PLAIN_SGD:  # of others no more is said than that
+        assert float((look.added / look.noise).mean()) > 0.7
 
 
 @pytest.mark.parametrize("exchange", ["update", "round"])

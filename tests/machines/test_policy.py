@@ -173,6 +173,37 @@ def test_who_calls_many_models_a_sites_own_is_answered_with_the_noise_of_many():
     assert sly["added"].tolist() == 3 * [3 * honest["added"][0]] and sly["epsilon"] == PRIVATE.epsilon(1)
 
 
+def test_models_that_are_not_the_tasks_are_not_answered_since_noise_is_drawn_by_them():
+    """The same bytes under other names would have the same noise, which a difference takes off."""
+    here, right = site(policy=Policy(privacy=PRIVATE)), models()
+    weight, bias = list(right)[:2]
+    for wrong in (
+        {**right, "junk": torch.zeros(1, 3)},
+        {name: tensor for name, tensor in right.items() if name != bias},
+        {**right, weight: right[weight].flatten(1)},
+        {**right, weight: right[weight].double()},
+        {**right, bias: right[bias].repeat(2, 1)},
+    ):
+        assert ask(here, "gradients", models=wrong)["why"] == "what it is asked about is no model of its task"
+    assert here.spending.most(0) == 0
+    turned = dict(reversed(right.items()))
+    found = [ask(here, "gradients", models=given)["gradients"][weight] for given in (right, turned)]
+    assert torch.equal(*found)  # the order of names is no other question
+
+
+def test_whether_a_sample_has_a_finite_gradient_is_not_told_by_a_private_answer():
+    made = {name: torch.zeros_like(tensor) for name, tensor in models().items()}
+    made["0.weight"][:, :, 0] = 1e3
+    made["2.weight"][0, 0] = 3e38  # the first output overflows, up or down by the sign of a sample's first number
+    assert ask(site(), "gradients", models=made)["why"].endswith("is not finite")
+    here = site(policy=Policy(privacy=PRIVATE))
+    for plainly in (False, True):
+        here.passes.chain = None if plainly else here.passes.chain
+        assert all(tensor.isfinite().all() for tensor in ask(here, "gradients", models=made)["gradients"].values())
+    broken = {name: torch.full_like(tensor, torch.nan) for name, tensor in models().items()}
+    assert "error" in ask(site(policy=Policy(privacy=PRIVATE)), "gradients", models=broken)  # whatever the data are
+
+
 def test_what_a_site_says_of_its_noise_is_read_as_none_where_it_cannot_be():
     assert variances(torch.tensor([1.0, torch.nan, -1.0]).double(), 3).tolist() == [1.0, 0.0, 0.0]
     for said in (None, 3.0, torch.ones(2).double(), torch.ones(3)):

@@ -43,9 +43,9 @@ class AllForOne(Weighted):
             exchange="round" one answer is both, so the smaller of the two counts.
         momentum: of the moves from round to round, with exchange="round"; by default what the optimizer's own loses by
             starting anew in every walk, none without one.
-        together: rounds at the beginning in which everybody's gradients count by data size, as if there were one model;
-            by default none. It pays where labels are skewed and a common start teaches the first layers. Trust does not
-            bound anybody's weight in these rounds.
+        together: rounds at the beginning in which the gradients of all that are asked count by data size, as if there
+            were one model; by default none. It pays where labels are skewed and a common start teaches the first
+            layers. Trust does not bound anybody's weight in these rounds, and who is absent keeps its model.
 
     Example:
         >>> import allforone as afo

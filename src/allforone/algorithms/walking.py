@@ -49,11 +49,12 @@ def exchange(
         rows, parameters = walks.rows, walks.ways.shape[3]
         setting = rule.Setting.of(fleet.roster, fleet.batch_size, parameters, rows, ids[rows], len(round.steps))
         ways = double(walks.ways) / -len(round.steps)  # as gradients times the step size
-        added = walks.added * pace**2 / len(round.steps)
-        look = look_at(ways, ids[rows], setting.itself, walks.read, added, sketch(parameters, width))
+        look = look_at(ways, ids[rows], setting.itself, walks.read, walks.added, sketch(parameters, width))
+        plainly = walks.added * pace**2 / len(round.steps)  # by plain SGD; others make less of it, at most what is seen
+        look = look._replace(added=torch.where(walks.added > 0, plainly.minimum(look.noise.nan_to_num()), 0))
         known = {name: table[rows] for name, table in before.items()}
         kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
-        decision, after = decide(known, look, setting, kappas, walks=True)
+        decision, after = decide(known, look, setting, kappas, walks=len(round.steps))
         if common is not None:
             came = torch.where(look.distance.isfinite(), common[rows], 0)
             decision = decision._replace(weights=normalised(came))

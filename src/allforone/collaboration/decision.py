@@ -31,12 +31,12 @@ class Decision(NamedTuple):
 
 
 def decide(
-    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, correct: bool = False, walks: bool = False
+    memory: Memory, look: Look, setting: rule.Setting, kappa: Tensor, correct: bool = False, walks: int | None = None
 ) -> tuple[Decision, Memory]:
     """Weights, and what is remembered, of which the first c places are those of the look.
 
-    A stream shows the batches that it trains on: only the looks before may weigh them. walks: the look is at walks, of
-    which the weighted sum is the step; else gradients are asked for with these weights.
+    A stream shows the batches that it trains on: only the looks before may weigh them. walks: the look is at walks of
+    so many updates, of which the weighted sum is the step; else gradients are asked for with these weights.
     """
     places = look.ids.shape[1]
     before = {name: table[:, :places] if table.dim() > 1 else table for name, table in memory.items()}
@@ -54,7 +54,7 @@ def decide(
     answered = setting.itself | look.distance.isfinite()
     terms = terms._replace(allowed=terms.allowed & answered)
     if look.added.any():
-        weights = rule.least_error_in_private(terms, look, setting, kappa, walks)
+        weights = rule.least_error_in_private(terms, look, setting, kappa * left / known["size"].exp(), walks)
     else:
         weights = rule.least_error(terms)
     trust = rule.trust(after, look, setting, kappa)

@@ -46,6 +46,8 @@ QUARTER = 0.25
 REACH = 0.5
 #: A bias so many times one's own noise is a stranger's: it would have no weight, only rounding errors.
 STRANGE = 1e12
+#: Nobody's noise is taken for more than so many times one's own, whatever it says: it has no weight then.
+MOST_COST = 1e9
 #: A gradient is not taken for smaller than this share of the largest at the same model, so that ratios stay finite.
 SMALLEST = 1e-40
 #: What is taken for ηβ stays above this, however flat the loss seems.
@@ -169,7 +171,7 @@ def or_first(kappa: Tensor, look: Look, setting: Setting, step: float) -> Tensor
 
     step: η if the look is at gradients, 1/η if it is at ηg.
     """
-    noise = (step * setting.own(look.noise * look.read)).clamp(LEAST_CURVATURE, 1).nan_to_num(1.0)
+    noise = (step * setting.own((look.noise - look.added) * look.read)).clamp(LEAST_CURVATURE, 1).nan_to_num(1.0)
     first = torch.where(setting.own(setting.rarity) > 0, noise, 1.0)
     return torch.where(kappa.isnan(), first, kappa)
 
@@ -257,19 +259,23 @@ def least_error(terms: Terms) -> Tensor:
     own = terms.cost[terms.itself][:, None]
     near = terms.allowed & (terms.bias / own < STRANGE)
     products = torch.where(near[:, :, None] & near[:, None], terms.gram / own[..., None], 0)
-    weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=1e9)), near)
+    weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=MOST_COST)), near)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, terms.itself.to(weights.dtype))
 
 
-def least_error_in_private(terms: Terms, look: Look, setting: Setting, kappa: Tensor, walks: bool) -> Tensor:
+def least_error_in_private(terms: Terms, look: Look, setting: Setting, weight: Tensor, updates: int | None) -> Tensor:
     """The same where noise is added for privacy. An answer at m models has m times the noise of one, that of one's own,
-    too: who listened to many a little would drown. So one is alone, with the noise of one, unless the error is less."""
-    if walks:
-        return least_error(terms._replace(cost=terms.cost + kappa[:, None] * look.added))
+    too: who listened to many a little would drown. So one is alone, with the noise of one, unless the error is less.
+
+    weight: [R], κ_i/S_i. updates: of a walk, whose answers are there already; None of a look.
+    """
+    if updates:
+        return least_error(terms._replace(cost=terms.cost + updates * weight[:, None] * look.added))
     of_update = look.added * (look.read / setting.batch).square() / look.halves.shape[2]  # which is not in parts
-    noise = kappa[:, None] * setting.own(of_update)[look.ids]  # about one's own each has answered by itself
-    together = terms._replace(cost=terms.cost + terms.allowed.sum(1, keepdim=True) * noise)
+    noise = weight[:, None] * setting.own(of_update)[look.ids]  # about one's own each has answered by itself
+    cost = terms.cost + terms.allowed.sum(1, keepdim=True) * noise
+    together = terms._replace(cost=cost.minimum(MOST_COST * setting.own(cost)[:, None]))
     weights = least_error(together)
     error = (weights[:, None] @ terms.gram @ weights[..., None]).flatten() + (weights.square() * together.cost).sum(1)
     better = error < setting.own(terms.cost + noise)

@@ -62,11 +62,14 @@ class Chain:
         return cls(layers, loss, trained) if whole and all(map(_is_known, layers.values())) else None
 
     def clipped(self, model: Models, batch: Batch, clip: float) -> Models | None:
-        """Σ_j g_j · min(1, clip/‖g_j‖) by what is trained; None if a layer might not take its input for a batch."""
+        """Σ_j g_j · min(1, clip/‖g_j‖) by what is trained; None if a layer might not take its input for a batch, or if
+        one of them is not finite."""
         found = self._parts(model, *batch)
         if found is None:
             return None
         norm = torch.stack([squares for squares, _ in found.values()]).sum(0).sqrt()
+        if not norm.isfinite().all():
+            return None
         share = (clip / norm).clamp(max=1.0)
         return {name: found[name][1](share.to(model[name].dtype)).view_as(model[name]) for name in self.trained}
 

@@ -86,7 +86,7 @@ class Privacy:
     def variance(self, numbers: int, models: Tensor, batch: Tensor, parts: int) -> Tensor:
         """E‖ξ‖² of the noise on the mean of a batch that answers in so many parts, each with noise of its own, if a
         gradient has so many numbers."""
-        return numbers * models * parts * (self.noise * self.clip / batch).square()
+        return numbers * models * (self.noise * self.clip / (batch / parts).ceil()).square() / parts
 
 
 class Question(NamedTuple):
@@ -144,6 +144,7 @@ class Noise:
         bits; torch's own generator on a CPU has 32, which can be tried one by one."""
         digest = hashlib.blake2b(repr(name).encode(), key=self._key, digest_size=16)
         for tensor in asked:
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())  # bytes may be of other tensors
             digest.update(_bits(tensor))
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest.digest())))
         return torch.from_numpy(random.standard_normal(count))

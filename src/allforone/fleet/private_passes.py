@@ -68,6 +68,8 @@ class PrivatePasses(Passes):
         """The mean of clipped gradients, with noise, and the buffers as they were."""
         held = {name: tensor.detach().clone() for name, tensor in model.items()}  # in a stack it is aligned otherwise
         trained = {name: held[name] for name in self.trained}
+        if not all(tensor.isfinite().all() for tensor in trained.values()):  # of which the samples are not the cause
+            raise Diverged(owner, client, step)
         fixed = {name: tensor for name, tensor in held.items() if name not in trained}
         module = module or self.module
         self.train_mode(module)
@@ -77,15 +79,14 @@ class PrivatePasses(Passes):
             self._drawing_by(self.draws, client, step, purpose, "layers"),
         ):
             total = self._clipped_sum(module, trained, fixed, batch)
-        if not all(tensor.isfinite().all() for tensor in total.values()):
-            raise Diverged(owner, client, step)
         pair = torch.tensor([-1 if owner is None else owner, client])
         models, size = int(self.question.of(*pair)) if self.question else 1, length(batch)
         scale = self.privacy.noise * self.privacy.clip * math.sqrt(models)
         if scale:
             sizes = [tensor.numel() for tensor in total.values()]
-            asked = (client, step, purpose, models)  # with less noise it is another question, of other noise
-            drawn = self.noises.draw(sum(sizes), asked, [*held.values(), *leaves(batch)])
+            names = sorted(held)  # whoever asks may send them in any order
+            asked = (client, step, purpose, models, repr(names))  # with less noise it is another question
+            drawn = self.noises.draw(sum(sizes), asked, [*(held[name] for name in names), *leaves(batch)])
             for tensor, part in zip(total.values(), drawn.split(sizes), strict=True):
                 tensor += scale * part.to(tensor).reshape(tensor.shape)
         return {name: total[name] / size for name in self.trained}, fixed
@@ -103,10 +104,14 @@ class PrivatePasses(Passes):
         return total
 
     def _clipped(self, each: Models) -> Models:
+        """A sample whose gradient is not finite counts for nothing: that there is one would be told without noise."""
         squares = [gradient.flatten(1).float().square().sum(1) for gradient in each.values()]
         norm = torch.stack(squares).sum(0).sqrt()
+        fine = norm.isfinite()
         share = (self.privacy.clip / norm).clamp(max=1.0)
-        return {name: torch.tensordot(share.to(gradient.dtype), gradient, 1) for name, gradient in each.items()}
+        return {
+            name: torch.tensordot(share[fine].to(gradient.dtype), gradient[fine], 1) for name, gradient in each.items()
+        }
 
     def _loss_of_one(self, module: nn.Module, trained: Models, fixed: Models, sample: Batch) -> Tensor:
         """Of a batch of one sample."""

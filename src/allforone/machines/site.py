@@ -13,7 +13,7 @@ from ..fleet import Models, Privacy, Proximal, row
 from ..fleet.batches import Batches
 from ..fleet.devices import on
 from ..fleet.judge import Judge
-from ..fleet.models import alone, flat
+from ..fleet.models import alone, flat, stack
 from ..fleet.passes import Passes
 from ..fleet.private_passes import PrivatePasses
 from ..fleet.sketch import sketch
@@ -126,6 +126,8 @@ class Site:
             "evaluate": self._evaluate,
         }
         reply = questions[asked["ask"]]
+        if self.spending and "models" in asked:
+            self._check_models(asked["models"])
         self.door.open(asked, self._alone, self.batch_size)
         if isinstance(self.passes, PrivatePasses) and "models" in asked:
             self.passes.question = question_of(asked, self._alone)
@@ -134,6 +136,13 @@ class Site:
         found = reply(asked, batches)
         private = self.spending is not None and asked["ask"] not in ALWAYS  # what it says of itself stays the same
         return {**found, "drawn": drawn.told, **({"epsilon": self._epsilon()} if private else {})}
+
+    def _check_models(self, models: Models) -> None:
+        """Noise is drawn by what is asked: it must be the task's model, and nothing beside it."""
+        own = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in stack(self.passes.module, 1).items()}
+        sent = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in models.items()}
+        if own != sent or len({len(tensor) for tensor in models.values()}) != 1:
+            raise Refused("what it is asked about is no model of its task")
 
     def _epsilon(self) -> float | None:
         """What is spent; None where there is no noise, and so no bound."""
