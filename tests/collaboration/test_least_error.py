@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from allforone.collaboration import least_error as rule
 from allforone.collaboration import trusted
-from allforone.collaboration.decision import decide
 from allforone.collaboration.simplex import least_quadratic
-from allforone.fleet import Look, Member, Roster, Sketch, everybody
+from allforone.fleet import Sketch, everybody
+
+from .looks import each, halves, looked, remembered, setting_of
 
 
 def forms(seed, rows=3, size=5):
@@ -41,28 +42,6 @@ def test_a_sketch_keeps_inner_products_and_short_vectors_as_they_are():
     assert Sketch(64, 64)(vectors[:, :64]) is not None and Sketch(10, 64)(vectors[:, :10]).equal(vectors[:, :10])
 
 
-def looked(a, b, read=16.0):
-    """A look from halves [N, N, P] that are not sketched."""
-    mean = (a + b) / 2
-    own = mean.diagonal().T[:, None]
-    tables = [v.square().sum(2) for v in (mean - own, mean, (a - b) / 2)]
-    return Look(
-        everybody(len(a)),
-        *tables,
-        torch.stack([a, b], 2),
-        torch.full(tables[0].shape, read).double(),
-        torch.zeros_like(tables[0]),
-    )
-
-
-def setting_of(sizes, parameters=20, batch=8, updates=1):
-    """Infinite sizes are those of streams."""
-    roster = Roster(
-        Member(None, 1, None, stream=True) if size == torch.inf else Member(None, size, None) for size in sizes
-    )
-    return rule.Setting.of(roster, batch, parameters, roster.numbers, everybody(len(roster)), updates)
-
-
 def test_walks_that_pass_the_samples_often_leave_less_to_chance():
     random = torch.Generator().manual_seed(0)
     a, b = torch.randn(2, 2, 2, 20, generator=random, dtype=torch.float64)
@@ -76,71 +55,11 @@ def test_walks_that_pass_the_samples_often_leave_less_to_chance():
     assert chances[0] == chances[1] > chances[2] > chances[3]
 
 
-def remembered(looks, setting):
-    memory = rule.nothing(*setting.batch.shape, looks[0].halves.shape[-1])
-    for look in looks:
-        memory = rule.remember(memory, look, setting)
-    return memory
-
-
-def each(value, n):
-    return torch.full((n,), value, dtype=torch.float64)
-
-
 def weights_after(looks, sizes):
     setting, kappa = setting_of(sizes), each(0.5, len(sizes))
     memory = remembered(looks, setting)
     weights = rule.least_error(rule.weigh_up(memory, setting, kappa))
     return trusted(weights, rule.trust(memory, looks[-1], setting, kappa), setting.itself)
-
-
-def halves(gradients, noise, seed, count=12):
-    """Looks at clients whose true gradient at every model is gradients[k]."""
-    random = torch.Generator().manual_seed(seed)
-    n, p = gradients.shape
-
-    def half():
-        return gradients.expand(n, n, p) + noise * torch.randn(n, n, p, generator=random, dtype=torch.float64)
-
-    return [looked(half(), half()) for _ in range(count)]
-
-
-def test_what_noise_for_privacy_may_hide_counts_as_bias_and_less_the_more_often_one_has_looked():
-    one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    setting, kappa, hidden = setting_of([60, 60]), each(0.5, 2), []
-    for count in (1, 4, 16):
-        looks = halves(torch.stack([one, one]), 0.5, 0, count)
-        private = [look._replace(added=look.noise) for look in looks]  # all of the noise is privacy's
-        terms = rule.weigh_up(remembered(private, setting), setting, kappa)
-        plain = rule.weigh_up(remembered(looks, setting), setting, kappa)
-        hidden.append(float(terms.bias[0, 1]))
-        assert hidden[-1] > 2 * float(plain.bias[0, 1]) and terms.bias[0, 0] == 0
-        assert terms.cost[0, 0] < plain.cost[0, 0] / 10  # and it is no noise of samples
-    assert hidden[0] > 2 * hidden[1] > 4 * hidden[2]
-
-
-def decided(scale=1.0, walks=None, added=None):
-    """The first row's weights after looks at two groups of three, of which a part of the noise is privacy's."""
-    one, two = torch.randn(2, 20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    setting, kappa = setting_of([200] * 6), each(0.3, 6)
-    memory = {**rule.nothing(6, 6, 20), "promise": torch.zeros(6, 6, dtype=torch.float64)}
-    for look in halves(scale * torch.stack([one] * 3 + [two] * 3), 0.3 * scale, 0):
-        told = look._replace(added=look.noise / 2 if added is None else added)
-        found, memory = decide(memory, told, setting, kappa, walks=walks)
-    return found.weights[0]
-
-
-@pytest.mark.parametrize("walks", [None, 4])
-def test_with_privacy_weights_do_not_depend_on_the_scale_of_gradients_either(walks):
-    once, larger, smaller = (decided(scale, walks) for scale in (1.0, 1e3, 1e-3))
-    torch.testing.assert_close(larger, once)
-    torch.testing.assert_close(smaller, once)
-
-
-def test_who_claims_any_noise_of_its_own_does_not_part_the_others():
-    honest, lying = torch.zeros(2, 6, 6, dtype=torch.float64)
-    lying[5, 5] = 1e60
-    torch.testing.assert_close(decided(added=lying), decided(added=honest), rtol=0.0, atol=1e-3)
 
 
 def test_twins_share_alike_and_strangers_not_at_all():
