@@ -35,10 +35,10 @@ VALUES = [
     (
         lambda: Guarded(afo.AllForOne()),
         "Guarded(algorithm=AllForOne(samples=16, sketch=64, every=1, correct=False, exchange='update', "
-        "partners=None, candidates=None, momentum=None))",
+        "partners=None, candidates=None, momentum=None, together=None))",
         {
             **{"name": "all-for-one", "samples": 16, "sketch": 64, "every": 1, "correct": False},
-            **{"exchange": "update", "partners": None, "candidates": None, "momentum": None},
+            **{"exchange": "update", "partners": None, "candidates": None, "momentum": None, "together": None},
         },
     ),
 ]
