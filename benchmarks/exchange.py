@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 
 from allforone.algorithms import Algorithm, AllForOne, Ditto, FedAvg, Local, Oracle, advance
@@ -28,9 +27,10 @@ from allforone.fleet import MessageBytes
 from allforone.problems import digits, mnist, synthetic
 from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS, label
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 from allforone.runs.training import sent_bytes
 
+from .shown import show
 from .worlds import SPLITS, World, dealt
 
 SEEDS = (127, 496, 1729)
@@ -281,11 +281,7 @@ def main() -> None:
         tables = [score_table(means), cost_table(means)]
         if options.picture:
             draw(means, options.picture)
-    for table in tables:
-        if options.markdown:
-            print(markdown(table))
-        else:
-            Console().print(terminal(table))
+    show(tables, options.markdown)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,14 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from allforone.algorithms import AllForOne, Local, advance
 from allforone.problems import digits, mnist, synthetic
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 
 from .judge import Make, Means, measure
+from .shown import show
 from .worlds import World
 
 SEEDS = (127, 496, 1729)
@@ -145,11 +145,7 @@ def main() -> None:
         worlds = some(list(crowds()))
         means = Means(measure(worlds, {"crowd": CROWD}, options.out, options.workers, found))
         tables.append(found_table(means, worlds))
-    for table in tables:
-        if options.markdown:
-            print(markdown(table))
-        else:
-            Console().print(terminal(table))
+    show(tables, options.markdown)
 
 
 if __name__ == "__main__":

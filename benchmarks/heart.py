@@ -15,17 +15,17 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from rich.console import Console
 
 from allforone.algorithms import FedAvg, Local, all_for_one_binary, all_for_one_continuous
 from allforone.paper import as_published, printed
 from allforone.paper.scores import Average, by_authors, by_data
 from allforone.problems import Problem, heart_disease
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 from allforone.runs import PAPER_SEEDS
 
 from .judge import Key, Make, accuracies, measure
 from .resplits import SAMPLES
+from .shown import show
 from .worlds import World
 
 
@@ -116,10 +116,7 @@ def main() -> None:
     options = parser.parse_args()
     found = measured_all(options.out, options.workers)
     table = changes_table(found, [client.size for client in heart_disease().clients])
-    if options.markdown:
-        print(markdown(table))
-    else:
-        Console().print(terminal(table))
+    show([table], options.markdown)
 
 
 if __name__ == "__main__":

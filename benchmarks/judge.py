@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.progress import Progress
 
 from allforone.algorithms import Algorithm, AllForOne, FedAvg, Local, Oracle, advance
 from allforone.algorithms.base import Info, Memory, State, Weighted
 from allforone.collaboration.simplex import least_quadratic
 from allforone.fleet import Evaluation, Fleet, Round
-from allforone.reports.table import Cell, Table, markdown, plain, terminal
+from allforone.reports.table import Cell, Table, plain
 
+from .shown import show
 from .worlds import JUDGED, TUNED, World
 
 HALVES = {"tuned": TUNED, "judged": JUDGED}
@@ -222,11 +222,7 @@ def main() -> None:
     rules = options.rules.split(",")
     out = options.out or Path(f"out/judge-{options.half}.jsonl")
     means = Means(measure(worlds, {rule: RULES[rule] for rule in rules}, out, options.workers))
-    for table in (world_table(worlds, rules, means), summary_table(worlds, rules, means)):
-        if options.markdown:
-            print(markdown(table))
-        else:
-            Console().print(terminal(table))
+    show((world_table(worlds, rules, means), summary_table(worlds, rules, means)), options.markdown)
 
 
 if __name__ == "__main__":

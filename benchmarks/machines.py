@@ -23,13 +23,14 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from rich.console import Console
 from rich.progress import track
 from torch import nn
 
 import allforone as afo
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 from allforone.runs import Folder
+
+from .shown import show
 
 #: Numbers of a model → its width between 13 inputs and one output; 0: none, a linear model.
 WIDTHS = {14: 0, 61_996: 4133, 999_991: 66_666}
@@ -203,11 +204,7 @@ def main() -> None:
     counts, numbers = ([int(part) for part in text.split(",")] for text in (options.sites, options.numbers))
     engines = options.engines.split(",")
     cases = measure(engines, counts, numbers, options.rounds, options.out)
-    for table in (rounds_table(cases, engines), start_table(cases)):
-        if options.markdown:
-            print(markdown(table))
-        else:
-            Console().print(terminal(table))
+    show((rounds_table(cases, engines), start_table(cases)), options.markdown)
 
 
 if __name__ == "__main__":

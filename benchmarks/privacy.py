@@ -18,14 +18,15 @@ from typing import NamedTuple
 
 import polars
 import torch
-from rich.console import Console
 from rich.progress import track
 
 import allforone as afo
 from allforone.problems import Problem, digits, mnist
 from allforone.reports.figures import RC
 from allforone.reports.style import COLOURS, label
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
+
+from .shown import show
 
 SEEDS = (127, 496, 1729)
 #: The seed on which steps are chosen.
@@ -175,12 +176,7 @@ def main() -> None:
     found = measure(cases, options.out)
     if options.picture:
         draw(found, worlds, options.picture)
-    for world in worlds:
-        made = table(found, world, len(seeds))
-        if options.markdown:
-            print(markdown(made))
-        else:
-            Console().print(terminal(made))
+    show((table(found, world, len(seeds)) for world in worlds), options.markdown)
 
 
 def tune(worlds: list[str], levels: Iterable[float], kept: Path) -> None:

@@ -13,13 +13,13 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from allforone.algorithms import AllForOne, FedAvg, Local, all_for_one_binary, all_for_one_continuous
 from allforone.problems import heart_disease
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 
 from .judge import Averaged, Key, Make, accuracies, measure
+from .shown import show
 from .worlds import World, resplit
 
 #: Samples from which the paper's rules read similarity, on this problem.
@@ -74,11 +74,7 @@ def main() -> None:
     ]
     found = measure(worlds, RULES, options.out, options.workers, accuracies)
     sizes = [client.size for client in heart_disease().clients]
-    for table in (gains(found, world, sizes) for world in worlds):
-        if options.markdown:
-            print(markdown(table))
-        else:
-            Console().print(terminal(table))
+    show((gains(found, world, sizes) for world in worlds), options.markdown)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,15 @@ Digits dealt in two ways, with a network of 62 thousand numbers: the same run wi
 import argparse
 
 import torch
-from rich.console import Console
 from rich.progress import track
 from torch import nn
 
 import allforone as afo
 from allforone.machines.loop import Loop
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 from allforone.runs import Given, Result, execute, parse, prepare
+
+from .shown import show
 
 #: Of a network 64 → WIDTH → 10.
 WIDTH = 826
@@ -89,10 +90,7 @@ def main() -> None:
     rows = measure(given.splits.split(","), given.seed, given.rounds)
     heads = ["digits", "sketch", "error of distances", "weight moved", "accuracy, %", "answers to a look"]
     table = Table(heads, plain(rows))
-    if given.markdown:
-        print(markdown(table))
-    else:
-        Console().print(terminal(table))
+    show([table], given.markdown)
 
 
 if __name__ == "__main__":

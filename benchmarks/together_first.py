@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch import Tensor
 
 from allforone.algorithms import AllForOne, Local, advance
@@ -23,9 +22,10 @@ from allforone.algorithms.base import Info, Memory, State, Weighted
 from allforone.fleet import Fleet, Round
 from allforone.leaderboard.settings import DEALS
 from allforone.problems import digits
-from allforone.reports.table import Table, markdown, plain, terminal
+from allforone.reports.table import Table, plain
 
 from .judge import Averaged, Key, Make, measure, score
+from .shown import show
 from .worlds import World
 
 #: Not those of the leaderboard.
@@ -91,10 +91,7 @@ def main() -> None:
     options = parser.parse_args()
     worlds = [replace(world, seeds=tuple(options.seeds)) for world in WORLDS]
     made = table(measure(worlds, RULES, options.out, options.workers, scored), worlds)
-    if options.markdown:
-        print(markdown(made))
-    else:
-        Console(width=140).print(terminal(made))
+    show([made], options.markdown)
 
 
 if __name__ == "__main__":

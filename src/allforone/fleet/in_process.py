@@ -35,7 +35,7 @@ from .participation import Participation, check_participation, present
 from .passes import Passes
 from .privacy import Privacy, Question, own_apart
 from .private_passes import PrivatePasses
-from .proximal import Proximal
+from .proximal import by_themselves
 from .sketch import Sketch, sketch
 from .spending import UNPROTECTED, Spending
 from .walks import walk
@@ -119,7 +119,7 @@ class InProcess(ABC):
         self, models: Models, mix: Tensor, optimizer: Optimizer, steps: range, direction: Direction | None
     ) -> tuple[Models, Optimizer]:
         running = optimizer.start(models, self.trained)
-        alone = listening_to_themselves(mix, direction)
+        alone = by_themselves(mix, direction)
         for step in steps:
             self.ask(running.models, (mix != 0) & ~alone[:, None], step, alone)
             gradients = self.mixed_gradients(running.models, mix, step, self.roster.numbers)
@@ -267,13 +267,6 @@ class InProcess(ABC):
     def arranged(self, batch: Batch) -> Batch:
         """The same batch where the passes are, in whatever order in memory suits them."""
         return on(self.device, batch)  # type: ignore[no-any-return]
-
-
-def listening_to_themselves(mix: Tensor, direction: Direction | None) -> Tensor:
-    """[N], whose updates of a round are one question to themselves, since nobody else is asked about their models."""
-    if direction is not None and not isinstance(direction, Proximal):
-        return torch.zeros(len(mix), dtype=torch.bool)
-    return (mix.clone().fill_diagonal_(0) == 0).all(1) & (mix.diagonal() != 0)
 
 
 def checked_module(problem: Problem, seed: int) -> nn.Module:

@@ -3,7 +3,9 @@
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
+from .base import Direction
 from .models import Models, pick, plus
 
 
@@ -21,3 +23,10 @@ class Proximal:
         """What one client is told: its own row alone."""
         one = len(next(iter(self.centre.values()))) == 1
         return self if one else replace(self, centre=pick(self.centre, torch.tensor([client])))
+
+
+def by_themselves(mix: Tensor, direction: Direction | None) -> Tensor:
+    """[N], who descends a round by its own gradients alone, along what can be told: nobody else is asked about it."""
+    if direction is not None and not isinstance(direction, Proximal):
+        return torch.zeros(len(mix), dtype=torch.bool)
+    return (mix.clone().fill_diagonal_(0) == 0).all(1) & (mix.diagonal() != 0)

@@ -89,6 +89,7 @@ class Site:
         self.spending = Spending({number: client}, seed, self.batch_size, privacy) if privacy else None
         self.door = Door(client, number, self.spending, policy, spent)
         self.makes, self.frank, self.audit = makes, frank, audit
+        self._own_forms = forms(stack(self.passes.module, 1))
         self._alone = torch.arange(number + 1) == number  # who is asked of those that are here
 
     def answer(self, question: bytes) -> bytes:
@@ -139,9 +140,7 @@ class Site:
 
     def _check_models(self, models: Models) -> None:
         """Noise is drawn by what is asked: it must be the task's model, and nothing beside it."""
-        own = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in stack(self.passes.module, 1).items()}
-        sent = {name: (tensor.shape[1:], tensor.dtype) for name, tensor in models.items()}
-        if own != sent or len({len(tensor) for tensor in models.values()}) != 1:
+        if forms(models) != self._own_forms or len({len(tensor) for tensor in models.values()}) != 1:
             raise Refused("what it is asked about is no model of its task")
 
     def _epsilon(self) -> float | None:
@@ -299,6 +298,11 @@ def passes_of(
     if privacy:
         return PrivatePasses(module, task.loss, seed, first, precision, privacy)
     return Passes(module, task.loss, seed, first, task.settings.clip, precision)
+
+
+def forms(models: Models) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    """Shape and dtype of a model's tensors, by name."""
+    return {name: (tensor.shape[1:], tensor.dtype) for name, tensor in models.items()}
 
 
 def _count(models: Models) -> int:

@@ -25,6 +25,7 @@ from ..fleet import (
 from ..fleet.in_process import WALKED_NUMBERS
 from ..fleet.judge import NOTHING_HELD, PARTS, evaluation_of, new_losses_of
 from ..fleet.optimizer import Running
+from ..fleet.proximal import by_themselves
 from .checking import finite_rows, is_like, variances
 from .coordinator import Coordinator
 from .looking import look_of_sites
@@ -43,9 +44,8 @@ class Sites(Coordinator):
     ) -> tuple[Models, Optimizer]:
         """Rows that listen only to themselves go in one trip: their sites do all updates of the round."""
         mix = among_present(mix, round.present, self.roster.numbers)
-        alone = (mix.clone().fill_diagonal_(0) == 0).all(1) & (mix.diagonal() != 0)
-        told = isinstance(direction, Proximal) or direction is None
-        packed = pack(optimizer, models, self.trained, None) if told and alone.any() else None
+        alone = by_themselves(mix, direction)
+        packed = pack(optimizer, models, self.trained, None) if alone.any() else None
         questions: dict[int, bytes] = {}
         if packed:
             about = {"ask": "descend", "round": round.number, "steps": [round.steps.start, round.steps.stop]}
