@@ -72,6 +72,19 @@ def pick(models: Models, rows: Tensor) -> Models:
     return {name: tensor[rows] for name, tensor in models.items()}
 
 
+def equal_rows(models: Models, mix: Tensor) -> list[list[int]]:
+    """The rows in groups of the same model and weights, bit for bit: what is asked for one of them serves all."""
+    groups: list[list[int]] = []
+    for m in range(len(mix)):
+        like = (g for g in groups if torch.equal(mix[g[0]], mix[m]))
+        same = (g for g in like if all(torch.equal(tensor[g[0]], tensor[m]) for tensor in models.values()))
+        if group := next(same, None):
+            group.append(m)
+        else:
+            groups.append([m])
+    return groups
+
+
 def mean(models: Models, weights: Tensor) -> Models:
     """The weighted mean of the models, as a stack of one; weights sum to one. Of counters and masks, the first's. A
     model without a weight is not read, whatever infinities it holds."""

@@ -16,7 +16,7 @@ from .batches import Parted
 from .devices import double
 from .fast_passes import FastPasses
 from .in_process import InProcess
-from .models import Models, flat, pick, row
+from .models import Models, equal_rows, flat, pick, row
 from .optimizer import Optimizer
 from .pairs import look_of, looks
 from .participation import Participation
@@ -101,16 +101,20 @@ class Stacked(InProcess):
         asked = (mix != 0).any(0)
         batches = {k: self.arranged(batch) for k, batch in self.batches.of(asked, step).items()}
 
-        def add(module: nn.Module, m: int) -> None:
+        def add(module: nn.Module, equal: list[int]) -> None:
+            m = equal[0]
             model, weights = row(models, m), _weights(mix[m])
             owner = None if owners is None else int(owners[m])
             found = self.fast.mixed(module, model, owner, weights, batches, step)
-            if m == compared:
+            if compared in equal:
                 self.fast.compare(module, model, m if owner is None else owner, weights, batches, step, found)
+            for other in equal[1:]:
+                take(other, {name: tensor.clone() for name, tensor in found.items()})
             take(m, found)
 
-        ahead, compared = range(len(mix)), exactness.due(step, len(mix))
-        self.passes.workers.each(add, ahead, meanwhile=lambda: self.batches.draw_ahead(asked, step + 1))
+        compared = exactness.due(step, len(mix))
+        groups = equal_rows(models, mix) if self.fast.concatenates else [[m] for m in range(len(mix))]
+        self.passes.workers.each(add, groups, meanwhile=lambda: self.batches.draw_ahead(asked, step + 1))
 
     def _mixed_at_once(self, models: Models, mix: Tensor, step: int, owners: Tensor | None) -> Models:
         plan, steps = self.small.plan(mix), range(step, step + 1)

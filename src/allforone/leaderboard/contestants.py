@@ -23,6 +23,7 @@ class Contestant:
     options: Mapping[str, Any] = field(default_factory=dict)
     private: str | None = None  #: "head" is the last layer, wherever a setting has one; else a pattern
     alternate: int | None = None  #: updates of what is private by itself, before those of a round
+    together: float = 0.0  #: the share of a setting's rounds in which All-for-one has one model for all
     label: str = ""  #: in documents; by default the algorithm's
 
     def entry(self, setting: Setting) -> Entry | None:
@@ -33,13 +34,16 @@ class Contestant:
             return None
         kept = {"private": private, "alternate": self.alternate}
         more = {key: value for key, value in kept.items() if value}
-        return Entry({**self.options, "name": algorithm}, self.name if self.name != algorithm else None, more or None)
+        begins = {"together": int(self.together * setting.rounds)} if self.together else {}
+        given = {**self.options, **begins, "name": algorithm}
+        return Entry(given, self.name if self.name != algorithm else None, more or None)
 
 
 CONTESTANTS = [
     Contestant(ALONE),
     Contestant("all-for-one"),
     Contestant("all-for-one-round"),
+    Contestant("all-for-one-together", "all-for-one", together=0.5, label="All-for-one, half of it together"),
     Contestant("fedavg"),
     Contestant("fedavg-finetune"),
     Contestant("ditto"),

@@ -4,7 +4,7 @@ Nothing is imported that takes long: the command line reads the names for its he
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 #: Seeds on which no constant of any algorithm was chosen.
@@ -29,10 +29,14 @@ class Setting:
     name: str
     about: str
     problem: Mapping[str, Any]
-    run: Mapping[str, Any] = field(default_factory=dict)  #: keys of a config; what is not given is the problem's
+    run: Mapping[str, Any]  #: keys of a config, `rounds` among them; what is not given is the problem's
     head: str | None = None  #: which parameters are the last layer's; None where there is no other
     seeds: tuple[int, ...] = SEEDS
     published: Published | None = None
+
+    @property
+    def rounds(self) -> int:
+        return int(self.run["rounds"])
 
     def base(self) -> dict[str, Any]:
         """The config of its runs, without algorithm and seed."""
@@ -65,24 +69,24 @@ FEDALA = "FedALA (Zhang et al., AAAI 2023), table 2"
 FEDALA_RULE = "the best of 2,000 rounds by test accuracy, mean over all test images, 4-layer CNN"
 _FEDALA: dict[str, Any] = {
     "run": {
-        **{"rounds": 20, "inner": 180, "batch_size": 10},
+        **{"rounds": 5, "inner": 180, "batch_size": 10},
         "optimizer": {"lr": 0.005, "momentum": 0.0, "weight_decay": 0.0},
     },
     "head": "11.*",
 }
 _AS_FEDALA = (
-    "batch 10, one pass over the training data a round, step 0.005. Shortened: 20 rounds instead of 2,000, and LeNet "
+    "batch 10, one pass over the training data a round, step 0.005. Shortened: 5 rounds instead of 2,000, and LeNet "
     "instead of their 4-layer CNN"
 )
 
 SETTINGS: dict[str, Setting] = {
-    **_dealt("digits-*", {"name": "digits"}, "ten clients with about 90 images each", 50, {}, "2.*"),
+    **_dealt("digits-*", {"name": "digits"}, "ten clients with about 90 images each", 50, {"rounds": 30}, "2.*"),
     **_dealt(
         "digits-*-poor",
         {"name": "digits", "samples_per_client": 30},
         "ten clients with at most 30 images each",
         50,
-        {},
+        {"rounds": 30},
         "2.*",
     ),
     **_dealt(
@@ -90,7 +94,7 @@ SETTINGS: dict[str, Setting] = {
         {"name": "mnist", "clients": 10},
         "ten clients with about 5,600 images each",
         400,
-        {"rounds": 20, "inner": 50},
+        {"rounds": 10, "inner": 50},
         "9.*",
     ),
     **_dealt(
@@ -104,11 +108,11 @@ SETTINGS: dict[str, Setting] = {
     "cifar10-pfedgraph": Setting(
         "cifar10-pfedgraph",
         "as pFedGraph (Ye et al., ICML 2023) has it: ten clients in five clusters of two labels, 5,000 images each, a "
-        "fifth of them for validation; 50 rounds of 200 updates, batch 64, step 0.01 with momentum 0.9, decay 1e-5, "
-        "LeNet",
+        "fifth of them for validation; rounds of 200 updates, batch 64, step 0.01 with momentum 0.9, decay 1e-5, "
+        "LeNet. Shortened: 10 rounds instead of 50",
         {"name": "cifar10", "clients": 10, "split": "cluster", "clusters": 5, "test_share": 1 / 6},
         {
-            **{"rounds": 50, "inner": 200, "batch_size": 64},
+            **{"rounds": 10, "inner": 200, "batch_size": 64},
             "optimizer": {"lr": 0.01, "momentum": 0.9, "weight_decay": 1e-5},
         },
         "11.*",
@@ -159,6 +163,7 @@ SETTINGS: dict[str, Setting] = {
         "heart-disease",
         "four hospitals, logistic model, their patients split anew with every seed",
         {"name": "heart-disease", "split": "seed"},
+        {"rounds": 25},
         seeds=tuple(range(20)),
     ),
 }
