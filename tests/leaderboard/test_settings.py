@@ -106,7 +106,7 @@ def test_a_private_head_is_the_settings_and_whoever_has_none_there_does_not_take
     split = Contestant("fedper", "fedavg", private="head")
     assert split.entry(SETTINGS["digits-iid"]) == Entry({"name": "fedavg"}, "fedper", {"private": "2.*"})
     assert split.entry(SETTINGS["heart-disease"]) is None
-    assert Contestant("fedavg").entry(Setting("a", "b", {})) == Entry({"name": "fedavg"})
-    assert Contestant("fedbn", "fedavg", private="batchnorm").entry(Setting("a", "b", {})).more == {
+    assert Contestant("fedavg").entry(Setting("a", "b", {}, {"rounds": 1})) == Entry({"name": "fedavg"})
+    assert Contestant("fedbn", "fedavg", private="batchnorm").entry(Setting("a", "b", {}, {"rounds": 1})).more == {
         "private": "batchnorm"
     }
