@@ -2,6 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SHOWN := all-for-one,all-for-one-binary,all-for-one-continuous,oracle,local,fedavg
 DEALT := all-for-one,local,fedavg
+CLUSTERED := $(DEALT),oracle
 INSTALL := $(BIN)/pip install -qq --disable-pip-version-check --no-compile --constraint constraints.txt
 RUNTIME := .venv/runtime
 TOOLS := .venv/tools
@@ -24,12 +25,21 @@ $(TOOLS): $(RUNTIME)  # and what tests and documents need
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
+# Two comparisons at a time, each on one core. What the one beside prints is shown when the other is done.
+define two_at_a_time
+@mkdir -p out/demo
+@echo "allforone compare $(1)" && echo "allforone compare $(2)"
+@$(BIN)/allforone compare $(2) --workers 1 > out/demo/beside.txt 2>&1 & beside=$$!; trap 'kill $$beside' INT TERM; \
+  $(BIN)/allforone compare $(1) --workers 1 || { kill $$beside; exit 1; }; \
+  wait $$beside; code=$$?; cat out/demo/beside.txt; rm out/demo/beside.txt; exit $$code
+endef
+
 demo: $(RUNTIME)  ## install, then compare the algorithms on synthetic data and on digits dealt in three ways (two minutes)
 	@rm -rf out/demo
-	$(BIN)/allforone compare synthetic --algorithms $(SHOWN) --out out/demo/synthetic
-	$(BIN)/allforone compare digits -p split=iid --algorithms $(DEALT) --out out/demo/digits-iid
-	$(BIN)/allforone compare digits -p split=dirichlet --algorithms $(DEALT) --out out/demo/digits-dirichlet
-	$(BIN)/allforone compare digits --algorithms $(DEALT),oracle --out out/demo/digits
+	$(call two_at_a_time,synthetic --algorithms $(SHOWN) --out out/demo/synthetic,\
+	  digits -p split=iid --algorithms $(DEALT) --out out/demo/digits-iid)
+	$(call two_at_a_time,digits -p split=dirichlet --algorithms $(DEALT) --out out/demo/digits-dirichlet,\
+	  digits --algorithms $(CLUSTERED) --out out/demo/digits)
 	@echo && echo "Open out/demo/digits/report.html in a browser: drag the slider and watch the clusters form."
 
 check: $(TOOLS)  ## ruff and the quick tests (under a minute)

@@ -61,7 +61,7 @@ def test_a_run_folder_holds_all_there_is_to_know(cli, tmp_path):
             "loss": "torch.nn.functional.cross_entropy",
             "metrics": {"accuracy": "allforone.problems.metrics._share_right"},
         },
-        "title": "digits",
+        "title": "digits, clients=4",
     }
     clients = json.loads((out / "clients.json").read_text())
     assert [list(client) for client in clients] == [["name", "size", "cluster", "stream", "fingerprint"]] * 4
@@ -214,6 +214,12 @@ def test_a_users_file_can_import_its_neighbours_and_lie_in_a_folder_with_bracket
     code, printed, err = cli("run", f"{folder / 'front.py'}:problem", "--rounds", 1, "--out", folder / "run[2]")
     assert code == 0, err
     assert str(folder / "run[2]" / "report.html") in printed
+
+
+def test_a_run_without_a_title_is_called_by_its_problem_and_the_options_given():
+    named = prepare(parse({"problem": {"name": "digits", "split": "iid", "clients": 4}})).config.title
+    assert named == "digits, split=iid, clients=4"
+    assert prepare(parse({"problem": "digits"})).config.title == "digits"
 
 
 def test_a_run_is_called_by_its_title_and_goes_on_under_another(tmp_path):

@@ -1,11 +1,11 @@
 """Scikit-learn's 1,797 real 8×8 images of handwritten digits, dealt to clients: real data without a download."""
 
-from functools import partial
+from functools import cache, partial
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from ..errors import InputError, short
 from .base import Problem, Settings
@@ -52,10 +52,7 @@ def digits(
         raise InputError(
             f"hidden is {short(hidden)}: must be between 1 and {MOST_HIDDEN}, for each client has a network"
         )
-    from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
-
-    images, labels = load_digits(return_X_y=True)
-    inputs, targets = torch.from_numpy(images).float() / 16, torch.from_numpy(labels).long()
+    inputs, targets = read_digits()
     return Problem(
         clients=deal(
             inputs,
@@ -75,6 +72,15 @@ def digits(
         settings=Settings(rounds=30, inner=10, batch_size=16, estimation=64, optimizer={"name": "SGD", "lr": 0.2}),
         name="digits",
     )
+
+
+@cache
+def read_digits() -> tuple[Tensor, Tensor]:
+    """Images [n, 64] from 0 to 1 and labels [n]; read once, since a comparison deals them for every run."""
+    from sklearn.datasets import load_digits  # slow to import, and only this problem needs it
+
+    images, labels = load_digits(return_X_y=True)
+    return torch.from_numpy(images).float() / 16, torch.from_numpy(labels).long()
 
 
 def network(hidden: int) -> nn.Module:

@@ -14,7 +14,7 @@ from torch import nn
 from .. import stopping
 from ..algorithms import ALGORITHMS, Algorithm, BySimilarity, Guarded, Joining, Local
 from ..describe import architecture, described, digest, options
-from ..errors import InputError, called, notice
+from ..errors import InputError, called, notice, short
 from ..fleet import (
     FLEETS,
     Attack,
@@ -184,7 +184,8 @@ def prepare(config: RunConfig, given: Given | None = None) -> Run:
         config = config.model_copy(update={"algorithm": Choice(**described(algorithm))})
     metrics = {name: _reading(metric) for name, metric in problem.metrics.items()}
     config = config.model_copy(update={"metrics": metrics, "identity": identity})
-    config = config.model_copy(update={"title": config.title or problem.name})
+    named = [problem.name, *(f"{key}={short(value)}" for key, value in config.problem.options.items())]
+    config = config.model_copy(update={"title": config.title or ", ".join(named)})
     participation = config.participation if given.participation is None else given.participation
     return Run(config, problem, algorithm, optimizer, participation, given.start, given.learns, privacy, keeping)
 
