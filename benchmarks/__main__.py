@@ -18,7 +18,7 @@ from allforone.machines.loop import Loop
 from allforone.problems import PROBLEMS, Problem
 
 from . import contestants
-from .contestants import SGD, descend, own_optimizer, plain, ten_collaborators, trained
+from .contestants import SGD, apart, descend, own_optimizer, plain, ten_collaborators, trained
 from .crowd import growth
 from .measure import seconds
 from .memory import memory
@@ -32,7 +32,7 @@ def convolutional(name: str) -> Iterator[Row]:
     problem = contestants.images(name)
     n = len(problem.clients)
     fleet, loop, mix = Stacked(problem, seed=0), Loop(problem, seed=0), ten_collaborators(n)
-    models = fleet.initial()
+    models = apart(fleet.initial())
     per_update, per_estimation = n * 10 * BATCH, n * n * ESTIMATION
     limits = {f"limit {batch}": plain(problem, batch, 2 * per_update) for batch in (128, 256, 640, 1280)}
     taken = seconds(
@@ -40,6 +40,7 @@ def convolutional(name: str) -> Iterator[Row]:
             **limits,
             "drawing": plain(problem, 256, 2 * per_update, drawing=True),
             "update": descend(fleet, models, mix, UPDATES),
+            "equal": descend(fleet, fleet.initial(), mix, UPDATES),
             "loop": descend(loop, models, mix, 1),
         }
     )
@@ -47,6 +48,7 @@ def convolutional(name: str) -> Iterator[Row]:
     yield row(f"{name}: update", "limit", limit, taken["update"] / UPDATES)
     yield row(f"{name}: update", "plain training", taken["drawing"] / 2, taken["update"] / UPDATES)
     yield row(f"{name}: update", "loop", taken["loop"], taken["update"] / UPDATES)
+    yield row(f"{name}: update, models of each half equal", "different models", taken["update"], taken["equal"])
     taken |= seconds(
         {
             "limit": plain(problem, 512, per_estimation // 8),
@@ -95,6 +97,8 @@ def whole_run(name: str, problem: Problem) -> Row:
     """Two rounds with all that is around them: what share of the time are gradients? The rest is drawing batches,
     the optimizer, evaluation and the record."""
     fleet = Stacked(problem, seed=0, batch_size=BATCH)
+    start_apart = apart(fleet.initial())
+    fleet.initial = lambda: start_apart  # type: ignore[method-assign]
     workers = fleet.passes.workers
     spent, each = 0.0, workers.each
 

@@ -67,6 +67,12 @@ def ten_collaborators(clients: int) -> Tensor:
     return mix / mix.sum(1, keepdim=True)
 
 
+def apart(models: Models) -> Models:
+    """The same a little away from each other, as models of a run are: equal ones would pass together."""
+    random = torch.Generator().manual_seed(0)
+    return {name: tensor + 1e-3 * torch.randn(tensor.shape, generator=random) for name, tensor in models.items()}
+
+
 def descend(
     fleet: InProcess, models: Models, mix: Tensor, updates: int = 1, optimizer: Optimizer = SGD
 ) -> Callable[[], object]:
