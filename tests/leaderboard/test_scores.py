@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from allforone.leaderboard.scores import best_round, scores
+from allforone.leaderboard.outcomes import best_round, outcomes
+from allforone.leaderboard.scores import scores
 
 from .by_hand import comparison, run
 
 
 def scored(*runs):
     made = comparison(*runs)
-    return scores(made, made.quantities[0])
+    return scores(outcomes(made, made.quantities[0]), made.quantities[0])
 
 
 def test_the_last_round_counts_and_not_the_best_on_test_data():

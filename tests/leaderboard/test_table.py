@@ -8,12 +8,13 @@ import pytest
 from allforone.catalogue import FORMATS
 from allforone.errors import InputError
 from allforone.leaderboard.settings import Published, Setting
-from allforone.leaderboard.summary import read, summarise, without_seconds, write
+from allforone.leaderboard.summary import added, read, summarise, without_seconds, write
 from allforone.leaderboard.table import groups, narrow, overall_table, setting_table, written
 
 from .by_hand import comparison, run
 
 HELD = [[2.0, 2.0, 2.0], [1.0, 1.0, 1.0]]
+HELD_BY_TWO = [[2.0, 2.0], [1.0, 1.0]]
 
 
 def summary(name="digits-iid", better=0.1, published=None, seeds=(1, 2)):
@@ -144,3 +145,34 @@ def test_what_is_no_summary_is_named(tmp_path, text):
 def test_every_format_can_write_a_setting():
     for form in FORMATS:
         assert FORMATS[form](setting_table(summary(), form))
+
+
+def in_part(names, seeds=(1, 2)):
+    """Of three contestants, a part of the runs."""
+    values = {"local": [0.5, 0.6], "fedavg": [0.4, 0.9], "ditto": [0.6, 0.7]}
+    runs = [
+        run(each, seed, [[0.1] * 2, [value + seed / 100 for value in values[each]]], HELD_BY_TWO)
+        for each in names
+        for seed in seeds
+    ]
+    return summarise(Setting("by-hand", "", {"name": "digits"}, {"rounds": 2}, seeds=seeds), comparison(*runs))
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        ((("local", "fedavg"),), (("local", "ditto"),)),
+        ((("local", "fedavg", "ditto"), (1,)), (("local", "fedavg", "ditto"), (2,))),
+        ((("local", "fedavg", "ditto"), (2,)), (("ditto", "local", "fedavg"), (1,))),
+    ],
+)
+def test_what_is_published_in_parts_is_what_is_published_at_once(first, then, tmp_path):
+    write(in_part(*first), tmp_path)
+    assert added(in_part(*then), read(tmp_path)[0]) == in_part(("local", "fedavg", "ditto"))
+
+
+def test_runs_of_another_config_or_of_a_summary_without_them_are_not_added():
+    new, old = in_part(("local", "ditto")), in_part(("local", "fedavg"))
+    assert "fedavg" in added(new, old)["contestants"]
+    assert added(new, {**old, "config": {}}) == added(new, {**old, "runs": {}}) == new
+    assert added(new, {key: value for key, value in old.items() if key != "runs"}) == added(new, None) == new

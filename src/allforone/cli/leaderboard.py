@@ -55,7 +55,7 @@ def leaderboard(
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; by default as many as pay off.")] = None,
     publish: Annotated[
         Path | None,
-        typer.Option(help="Also write the small summaries into this folder, and tables into the page FOLDER.md."),
+        typer.Option(help="Also add to the small summaries in this folder, and write tables into the page FOLDER.md."),
     ] = None,
     table: Annotated[
         str | None, typer.Option(help=f"Only print what OUT holds, as {', '.join(FORMATS)}; nothing is run.")
@@ -156,11 +156,13 @@ def _show(summaries: "list[Summary]", place: Path, publish: Path | None) -> None
 
 
 def _publish(summaries: "list[Summary]", folder: Path) -> list[Path]:
-    """Summaries and one CSV; below the mark of a page beside the folder, if there is one, the tables of all of them."""
-    from ..leaderboard.summary import read, without_seconds, write
+    """Summaries, to which runs that are there already are added, and one CSV; below the mark of a page beside the
+    folder, if there is one, the tables of all of them."""
+    from ..leaderboard.summary import added, read, without_seconds, write
     from ..leaderboard.table import written
 
-    paths = [write(without_seconds(summary), folder) for summary in summaries]
+    there = {summary["setting"]: summary for summary in read(folder)}
+    paths = [write(added(without_seconds(each), there.get(each["setting"])), folder) for each in summaries]
     paths.append(folder / "leaderboard.csv")
     paths[-1].write_text(written(read(folder), "csv"), encoding="utf-8")
     page = folder.with_suffix(".md")

@@ -5,16 +5,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import polars
 
-from ..reports.style import needs_clusters
 from ..results.paired import paired
-from ..runs import Comparison, FinishedRun, last_round
-from ..runs.quantities import LEAST_EXCESS, Quantity
+from ..runs.quantities import Quantity
 from .contestants import ALONE
-
-Values = npt.NDArray[np.float64]
+from .outcomes import Outcome, Outcomes, Values, array, known
 
 
 class Score(NamedTuple):
@@ -38,18 +33,17 @@ class Score(NamedTuple):
     seeds: list[int]
 
 
-def scores(comparison: Comparison, quantity: Quantity) -> dict[str, Score]:
+def scores(runs: Outcomes, quantity: Quantity) -> dict[str, Score]:
     """By contestant, the best first."""
-    names = comparison.algorithms
-    alone = {run.seed: at(run, last_round(run), quantity) for run in comparison.of(ALONE)}
-    others = len([name for name in names if name != ALONE])
-    found = {name: _score(name, comparison.of(name), alone, others, quantity) for name in names}
+    alone = {run.seed: array(run.last) for run in runs.get(ALONE, [])}
+    others = len([name for name in runs if name != ALONE])
+    found = {name: _score(name, runs[name], alone, others, quantity) for name in runs}
     sign = 1 if quantity.lower_is_better else -1
     order = sorted(found, key=lambda name: sign * value if (value := found[name].last) is not None else math.inf)
-    rivals = [found[name].last for name in order if not _told(comparison, name)]
+    told = {name for name in runs if any(run.told for run in runs[name])}
+    rivals = [found[name].last for name in order if name not in told]
     return {
-        name: found[name]._replace(rank=None if _told(comparison, name) else _place(found[name].last, rivals))
-        for name in order
+        name: found[name]._replace(rank=None if name in told else _place(found[name].last, rivals)) for name in order
     }
 
 
@@ -58,54 +52,33 @@ def _place(value: float | None, rivals: Sequence[float | None]) -> int | None:
     return None if value is None else 1 + rivals.index(value)
 
 
-def _told(comparison: Comparison, name: str) -> bool:
-    return needs_clusters(str(comparison.of(name)[0].config["algorithm"]["name"]))
-
-
-def _score(name: str, runs: list[FinishedRun], alone: dict[int, Values], others: int, quantity: Quantity) -> Score:
-    last = [at(run, last_round(run), quantity) for run in runs]
-    rounds = [best_round(run) for run in runs]
-    validated = [at(run, number, quantity) for run, number in zip(runs, rounds, strict=True) if number is not None]
+def _score(name: str, runs: list[Outcome], alone: dict[int, Values], others: int, quantity: Quantity) -> Score:
+    last = [array(run.last) for run in runs]
+    validated = [array(run.validated) for run in runs if run.validated is not None]
     gains = [_gain(mine, alone[run.seed], quantity) for run, mine in zip(runs, last, strict=True) if run.seed in alone]
     judged = [gain[np.isfinite(gain)] for gain in gains]
     difference = paired(np.stack(gains, 1)) if gains and name != ALONE else None
     low, high = difference.interval(max(others, 1)) if difference else (math.nan, math.nan)
-    known = [values[np.isfinite(values)] for values in last]
-    edges = [values.max() if quantity.lower_is_better else values.min() for values in known if len(values)]
+    finite = [values[np.isfinite(values)] for values in last]
+    edges = [values.max() if quantity.lower_is_better else values.min() for values in finite if len(values)]
     return Score(
         rank=None,
         last=_mean(last),
-        deviation=_known(float(np.nanstd(last))) if any(map(len, known)) else None,
+        deviation=known(float(np.nanstd(last))) if any(map(len, finite)) else None,
         validated=_mean(validated) if len(validated) == len(runs) else None,
-        validated_rounds=[number for number in rounds if number is not None],
+        validated_rounds=[run.validated_round for run in runs if run.validated_round is not None],
         worst=_mean(edges),
         worse_off=sum(int((gain < 0).sum()) for gain in judged) if judged else None,
         judged=sum(map(len, judged)),
-        difference=_known(difference.mean) if difference else None,
-        low=_known(low),
-        high=_known(high),
-        samples=_mean([_final(run, "samples") for run in runs]) or 0.0,
-        messages=_mean([_final(run, "messages") for run in runs]),
-        bytes=_mean([_final(run, "bytes") for run in runs]),
-        seconds=_mean([_final(run, "seconds") for run in runs]),
+        difference=known(difference.mean) if difference else None,
+        low=known(low),
+        high=known(high),
+        samples=_mean([run.samples for run in runs]) or 0.0,
+        messages=_mean([run.messages for run in runs]),
+        bytes=_mean([run.bytes for run in runs]),
+        seconds=_mean([run.seconds for run in runs]),
         seeds=[run.seed for run in runs],
     )
-
-
-def at(run: FinishedRun, number: int, quantity: Quantity) -> Values:
-    """[N], each site's own model on its own test data after a round; NaN where it is not known."""
-    rows = run.metrics.filter(polars.col("round") == number).sort("client")
-    values = quantity.values(rows).cast(polars.Float64)
-    shown = values.clip(LEAST_EXCESS).log10() if quantity.powers else values
-    return shown.fill_null(math.nan).to_numpy().copy()
-
-
-def best_round(run: FinishedRun) -> int | None:
-    """The first with the least loss on what was held out, mean over sites; None where nothing was."""
-    if "held_out" not in run.metrics.columns:
-        return None
-    means = run.metrics.group_by("round").agg(polars.col("held_out").mean()).drop_nulls().sort("held_out", "round")
-    return int(means["round"][0]) if means.height else None
 
 
 def _gain(mine: Values, alone: Values, quantity: Quantity) -> Values:
@@ -114,17 +87,8 @@ def _gain(mine: Values, alone: Values, quantity: Quantity) -> Values:
     return gain
 
 
-def _final(run: FinishedRun, column: str) -> float:
-    last = run.metrics.filter(polars.col("round") == last_round(run))[column].cast(polars.Float64)
-    return float(last.fill_null(math.nan).to_numpy().mean())
-
-
-def _mean(values: Any) -> float | None:
+def _mean(values: Sequence[Any]) -> float | None:
     """Of all that is known; None where nothing is."""
-    every = np.concatenate([np.atleast_1d(value) for value in values]) if len(values) else np.empty(0)
-    known = every[np.isfinite(every)]
-    return float(known.mean()) if len(known) else None
-
-
-def _known(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    every = np.concatenate([np.atleast_1d(np.asarray(value, np.float64)) for value in values] or [np.empty(0)])
+    finite = every[np.isfinite(every)]
+    return float(finite.mean()) if len(finite) else None

@@ -8,6 +8,7 @@ from ..reports.style import needs_clusters
 from ..runs import Comparison, last_round, plain_json
 from ..runs.quantities import Quantity, quantities
 from .contestants import CONTESTANTS
+from .outcomes import Outcome, Outcomes, outcomes
 from .scores import Score, scores
 from .settings import SETTINGS, VALIDATION, Setting
 
@@ -16,7 +17,7 @@ Summary = dict[str, Any]
 
 def summarise(setting: Setting, comparison: Comparison) -> Summary:
     quantity = comparison.quantities[0]
-    found = scores(comparison, quantity)
+    runs = outcomes(comparison, quantity)
     return {
         "setting": setting.name,
         "about": setting.about,
@@ -27,9 +28,34 @@ def summarise(setting: Setting, comparison: Comparison) -> Summary:
         "validation": VALIDATION,
         "metric": quantity.name,
         "metrics": comparison.metrics,
-        "contestants": {name: score._asdict() for name, score in found.items()},
-        "not_run": [name for name in _able(setting, comparison) if name not in found],
+        **_scored(runs, quantity),
+        "not_run": [name for name in _able(setting, comparison) if name not in runs],
         "published": setting.published and {**vars(setting.published)},
+    }
+
+
+def _scored(runs: Outcomes, quantity: Quantity) -> Summary:
+    return {
+        "contestants": {name: score._asdict() for name, score in scores(runs, quantity).items()},
+        "runs": {name: [run._asdict() for run in each] for name, each in runs.items()},
+    }
+
+
+def added(summary: Summary, earlier: Summary | None) -> Summary:
+    """With the runs of the same setting that were kept earlier, where they have not been run anew."""
+    same = ("setting", "config", "clients", "rounds", "metric", "validation")
+    if earlier is None or "runs" not in earlier or any(summary[key] != earlier[key] for key in same):
+        return summary
+    runs: Outcomes = {}
+    for each in (earlier["runs"], summary["runs"]):
+        for name, found in each.items():
+            by_seed = {run.seed: run for run in [*runs.get(name, []), *(Outcome(**run) for run in found)]}
+            runs[name] = [by_seed[seed] for seed in sorted(by_seed)]
+    return {
+        **summary,
+        "seeds": sorted({*summary["seeds"], *earlier["seeds"]}),
+        **_scored(runs, quantity_of(summary)),
+        "not_run": [name for name in summary["not_run"] if name not in runs],
     }
 
 
@@ -46,7 +72,8 @@ def _able(setting: Setting, comparison: Comparison) -> list[str]:
 def without_seconds(summary: Summary) -> Summary:
     """As it is published: what else it says is the same on every machine."""
     numbers = {name: {**score, "seconds": None} for name, score in summary["contestants"].items()}
-    return {**summary, "contestants": numbers}
+    runs = {name: [{**run, "seconds": None} for run in each] for name, each in summary["runs"].items()}
+    return {**summary, "contestants": numbers, "runs": runs}
 
 
 def quantity_of(summary: Summary) -> Quantity:
@@ -61,7 +88,7 @@ def scores_of(summary: Summary) -> dict[str, Score]:
 def write(summary: Summary, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{summary['setting']}.json"
-    path.write_text(plain_json.text(summary, ["contestants"]), encoding="utf-8")
+    path.write_text(plain_json.text(summary, ["contestants", "runs"]), encoding="utf-8")
     return path
 
 
