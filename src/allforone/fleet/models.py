@@ -73,16 +73,17 @@ def pick(models: Models, rows: Tensor) -> Models:
 
 
 def equal_rows(models: Models, mix: Tensor) -> list[list[int]]:
-    """The rows in groups of the same model and weights, bit for bit: what is asked for one of them serves all."""
-    groups: list[list[int]] = []
-    for m in range(len(mix)):
-        like = (g for g in groups if torch.equal(mix[g[0]], mix[m]))
-        same = (g for g in like if all(torch.equal(tensor[g[0]], tensor[m]) for tensor in models.values()))
+    """The rows in groups of the same model and weights: what is asked for one of them serves all."""
+    begins = [tensor.reshape(len(mix), -1)[:, 0].tolist() for tensor in models.values() if tensor.numel()]
+    groups: dict[tuple[float, ...], list[list[int]]] = {}  # by their weights and the first number of each tensor
+    for m, weights in enumerate(mix.tolist()):
+        alike = groups.setdefault((*weights, *(begin[m] for begin in begins)), [])
+        same = (g for g in alike if all(torch.equal(tensor[g[0]], tensor[m]) for tensor in models.values()))
         if group := next(same, None):
             group.append(m)
         else:
-            groups.append([m])
-    return groups
+            alike.append([m])
+    return [group for alike in groups.values() for group in alike]
 
 
 def mean(models: Models, weights: Tensor) -> Models:
