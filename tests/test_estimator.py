@@ -14,7 +14,7 @@ from allforone.errors import InputError
 
 QUICK = {"rounds": 15, "inner": 10, "lr": 0.3}
 #: Enough to learn what scikit-learn expects to be learned, in each of its hundred checks.
-ENOUGH = {"rounds": 3, "inner": 20, "lr": 0.5}
+ENOUGH = {"rounds": 2, "inner": 10, "lr": 0.5}
 
 
 def expected_to_fail(estimator):

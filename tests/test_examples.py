@@ -92,7 +92,7 @@ def test_small_sites_find_their_own_kind_and_are_better_off_than_alone(example):
     problem = example("sites.py")["problem"]
 
     def accuracy(algorithm):
-        runs = [afo.train(problem(), algorithm=algorithm, seed=seed, progress=False) for seed in range(4)]
+        runs = [afo.train(problem(), algorithm=algorithm, seed=seed, progress=False) for seed in range(2)]
         return statistics.fmean(value for run in runs for value in last(run, "accuracy"))
 
     assert accuracy(afo.AllForOne()) > accuracy(afo.Local()) > accuracy(afo.FedAvg())

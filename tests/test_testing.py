@@ -22,7 +22,8 @@ def made(name):
     return ALGORITHMS[name](samples=6) if ("-binary" in name or "-continuous" in name) else ALGORITHMS[name]()
 
 
-#: One for each kind of question that an algorithm asks. The others meet buffers in tests/algorithms/test_absence.py.
+#: One for each kind of question that an algorithm asks. The others meet buffers, and all of them several who are absent
+#: at once, in tests/algorithms/test_absence.py.
 OF_EACH_KIND = ["all-for-one", "all-for-one-round", "all-for-one-binary", "apfl", "cobo", "ditto", "fedala", "ifca"]
 
 
@@ -31,22 +32,17 @@ OF_EACH_KIND = ["all-for-one", "all-for-one-round", "all-for-one-binary", "apfl"
     ("name", "model"), [*((name, None) for name in ALGORITHMS), *((name, with_batch_norm) for name in OF_EACH_KIND)]
 )
 def test_every_algorithm_keeps_the_contract(name, model):
-    check_algorithm(made(name), small_problem(model))
+    check_algorithm(made(name), small_problem(model, clients=3))
 
 
 @pytest.mark.slow
 def test_a_guarded_algorithm_keeps_the_contract():
-    check_algorithm(Guarded(afo.AllForOne()), hold_out(small_problem(), 0.3, 0))
+    check_algorithm(Guarded(afo.AllForOne()), hold_out(small_problem(clients=3), 0.3, 0))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fleet", [Stacked, Loop])
-def test_every_fleet_answers_as_the_loop(fleet):
-    check_fleet(fleet)
-
-
-def test_the_loop_equals_itself_bit_for_bit():
-    check_fleet(Loop, exact=True)
+def test_the_stacked_fleet_answers_as_the_loop():  # that the loop does: tests/machines/test_loop.py, bit for bit
+    check_fleet(Stacked)
 
 
 def test_the_compiled_fleet_answers_as_the_loop_with_any_machine_code_that_gives_the_same(monkeypatch):

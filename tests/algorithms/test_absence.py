@@ -4,8 +4,6 @@ from functools import partial
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import allforone as afo
 from allforone.algorithms import ALGORITHMS, Apfl, CoBo, FedAvg, Guarded, Ifca, State, WgaBc, advance
@@ -17,6 +15,13 @@ from allforone.testing import MOMENTUM, small_problem, with_batch_norm
 
 INNER = 4
 ALL = [*ALGORITHMS, "guarded"]
+#: Who is there: one alone, all but one, nobody, half of them with who had been absent before.
+TABLE = [
+    [False, False, True, False],
+    [True, True, True, False],
+    [False, False, False, False],
+    [False, True, False, True],
+]
 
 
 def made(name):
@@ -36,13 +41,11 @@ def rows(value, name=""):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
-@settings(max_examples=4)
-@given(table=st.lists(st.lists(st.booleans(), min_size=4, max_size=4), min_size=2, max_size=4))
-def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
-    subject = hold_out(small_problem(), 0.2, 0)
+def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name):
+    subject = hold_out(small_problem(with_batch_norm), 0.2, 0)
     fleet, algorithm = Stacked(subject, seed=3), made(name)
     state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
-    for number, present in enumerate(table):
+    for number, present in enumerate(TABLE):
         drawn = fleet.ledger.samples
         round = begun(present, range(INNER * number, INNER * (number + 1)), number + 1)
         after, info = advance(algorithm, state, fleet, round)
@@ -51,8 +54,11 @@ def test_who_is_absent_keeps_its_model_and_state_and_draws_nothing(name, table):
         assert (fleet.ledger.samples[~away] > drawn[~away]).all()
         before = rows({"models": state.models, "optimizer": state.optimizer, "own": state.own})
         for place, tensor in rows({"models": after.models, "optimizer": after.optimizer, "own": after.own}).items():
-            if place in before:
-                assert tensor[away].equal(before[place][away]), place
+            if place in before or place.startswith("/optimizer"):  # where there was no momentum yet, it is 0
+                assert tensor[away].equal(before.get(place, torch.zeros_like(tensor))[away]), place
+            else:
+                assert number == 0, place  # what is remembered is there after the first round
+        assert all(tensor.isfinite().all() for tensor in after.models.values())
         assert (info.weights[away] == 0).all() and (info.weights[:, away] == 0).all()
         if not any(present):
             assert all(t.equal(rows(state.common)[place]) for place, t in rows(after.common).items())
@@ -74,9 +80,9 @@ def test_nobody_hears_of_the_model_and_memory_of_who_is_absent(name):
     fleet, algorithm = Loop(hold_out(small_problem(with_batch_norm), 0.2, 0), seed=3), made(name)
     state = algorithm.init(fleet.initial(), Optimizer(MOMENTUM))
     for number in range(2):
-        state, _ = advance(algorithm, state, fleet, begun([True] * 4, range(4 * number, 4 * number + 4), number + 1))
+        state, _ = advance(algorithm, state, fleet, begun([True] * 4, range(2 * number, 2 * number + 2), number + 1))
     for there in ([True, False, True, True], [False, False, True, False]):
-        round, here = begun(there, range(8, 12), 3), torch.tensor(there)
+        round, here = begun(there, range(4, 6), 3), torch.tensor(there)
         after, info = advance(algorithm, state, fleet, round)
         other = state._replace(models=spoiled(state.models, ~here), own=spoiled(dict(state.own), ~here))
         spoiled_after, spoiled_info = advance(algorithm, other, fleet, round)

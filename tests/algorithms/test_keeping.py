@@ -64,8 +64,8 @@ def test_private_to_nothing_changes_nothing():
 @pytest.mark.parametrize("name", NAMES)
 def test_private_to_what_does_nothing_changes_nothing(name):
     with_idle, plain = twins()
-    ours, _ = play(Stacked(with_idle, seed=3), Keeping(made(name), ("idle",)), SGD, 3, 2)
-    theirs, _ = play(Stacked(plain, seed=3), made(name), SGD, 3, 2)
+    ours, _ = play(Stacked(with_idle, seed=3), Keeping(made(name), ("idle",)), SGD, 2, 2)
+    theirs, _ = play(Stacked(plain, seed=3), made(name), SGD, 2, 2)
     for key, tensor in theirs.models.items():
         torch.testing.assert_close(ours.models[f"network.{key}"], tensor, rtol=1e-4, atol=1e-6)
 
@@ -85,8 +85,8 @@ ADAM = partial(torch.optim.Adam, lr=0.05)
 def test_private_to_all_that_does_something_is_local(name, make):
     with_idle, _ = twins()
     names = tuple(key for key in with_idle.initial_model(3).state_dict() if key != "idle")
-    ours, _ = play(Stacked(with_idle, seed=3), Keeping(made(name), names), make, 3, 2)
-    local, _ = play(Stacked(with_idle, seed=3), Local(), make, 3, 2)
+    ours, _ = play(Stacked(with_idle, seed=3), Keeping(made(name), names), make, 2, 2)
+    local, _ = play(Stacked(with_idle, seed=3), Local(), make, 2, 2)
     for key in names:
         torch.testing.assert_close(ours.models[key], local.models[key], rtol=1e-4, atol=1e-6)
 
@@ -160,12 +160,12 @@ def test_fedavg_with_a_private_head_keeps_the_contract_of_algorithms():
 @pytest.mark.parametrize(("name", "model", "alternate"), CONTRACTS)
 def test_whatever_is_asked_the_contract_is_kept_with_private_parts(name, model, alternate):
     names = HEAD if model is None else ("1.weight", "1.bias", "1.running_mean", "1.running_var", "3.bias")
-    check_algorithm(Keeping(made(name), names, alternate), small_problem(model))
+    check_algorithm(Keeping(made(name), names, alternate), small_problem(model, clients=3))
 
 
 @pytest.mark.slow
 def test_a_guard_around_private_parts_keeps_the_contract_and_its_local_models_are_wholly_local():
-    subject = hold_out(small_problem(), 0.3, 0)
+    subject = hold_out(small_problem(clients=3), 0.3, 0)
     guarded = Guarded(Keeping(afo.FedAvg(), HEAD))
     check_algorithm(guarded, subject)
     state, _ = play(Stacked(subject, seed=3), guarded, SGD, 3, 2)
@@ -182,7 +182,7 @@ def test_nan_in_the_private_part_of_who_is_absent_touches_nobody(name):
     spoiled = start._replace(models={key: tensor.clone() for key, tensor in start.models.items()})
     for key in HEAD:
         spoiled.models[key][1] = torch.nan
-    for number in range(3):
+    for number in range(2):
         round = fleet.begin(number + 1, range(2 * number, 2 * number + 2))
         start, info = advance(algorithm, start, fleet, round)
         spoiled, told = advance(algorithm, spoiled, fleet, round)
@@ -197,5 +197,5 @@ def test_all_for_one_on_streams_races_with_private_parts_too():
     def with_bias():
         return nn.Linear(3, 1, dtype=torch.float64)
 
-    streams = replace(afo.synthetic(seed=5, dimension=3, clients=4), model=with_bias)
+    streams = replace(afo.synthetic(seed=5, dimension=3, clients=3), model=with_bias)
     check_algorithm(Keeping(afo.AllForOne(), ("bias",)), streams)

@@ -81,7 +81,7 @@ def test_it_takes_no_more_samples_than_training_alone():
 @pytest.mark.slow
 def test_of_streams_too_all_promises_of_an_algorithm_are_kept():
     for algorithm in (AllForOne(), AllForOne(exchange="round")):
-        check_algorithm(algorithm, synthetic(seed=5, dimension=3, clients=4, noise=0.5))
+        check_algorithm(algorithm, synthetic(seed=5, dimension=3, clients=3, noise=0.5))
 
 
 @pytest.mark.slow

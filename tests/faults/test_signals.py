@@ -50,7 +50,7 @@ def test_before_the_first_round_nothing_is_said_to_be_kept(tmp_path):
 
 def test_a_run_under_nohup_goes_on_when_the_terminal_is_closed(tmp_path):
     out = tmp_path / "run"
-    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 300, "--out", out]
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 120, "--out", out]
     command = Command(*given, ignored=[signal.SIGHUP])
     wait_for(lambda: rounds_done(out) >= 1)
     command.send(signal.SIGHUP)
@@ -70,7 +70,7 @@ def test_a_run_whose_output_nobody_reads_still_writes_its_page(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 300, "--out", tmp_path / "run"]
+    given = ["run", slow_problem(tmp_path), "--algorithm", "local", "--rounds", 120, "--out", tmp_path / "run"]
     command = Command(*given, out=str(pipe))
     wait_for(lambda: rounds_done(tmp_path / "run") >= 0)
     os.close(reader)

@@ -54,7 +54,7 @@ def is_running(pid):
 @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
 def test_workers_end_with_their_parent_and_the_comparison_goes_on_at_once_and_ends_as_if_never_stopped(tmp_path, sent):
     out = tmp_path / "out"
-    options = ["compare", slow_problem(tmp_path), "--algorithms", "local,fedavg", "--seeds", "1,2,", "--rounds", 100]
+    options = ["compare", slow_problem(tmp_path), "--algorithms", "local,fedavg", "--seeds", "1,2,", "--rounds", 60]
     command = Command(*options, "--workers", 2, "--out", out)
     wait_for(lambda: sum(rounds_done(run) >= 1 for run in out.glob("runs/*/*")) >= 3)
     workers = children(command.process.pid)

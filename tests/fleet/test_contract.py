@@ -40,9 +40,16 @@ def fleets(subject):
     }
 
 
+#: One for each kind of question; `check_algorithm` sees to it that of a loop the others use the contract alone, too.
+OF_EACH_KIND = ["all-for-one", "all-for-one-round", "all-for-one-binary", "apfl", "cobo", "fedala", "ifca", "guarded"]
+PAIRS = [
+    *((name, "stacked") for name in (*ALGORITHMS, "guarded")),
+    *((name, kind) for kind in ("loop", "attacked") for name in OF_EACH_KIND),
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["stacked", "loop", "attacked"])
-@pytest.mark.parametrize("name", [*ALGORITHMS, "guarded"])
+@pytest.mark.parametrize(("name", "kind"), PAIRS)
 def test_a_run_needs_the_contract_alone(name, kind):
     options = {"samples": 4} if ("-binary" in name or "-continuous" in name) else {}
     algorithm = Guarded(ALGORITHMS["all-for-one"]()) if name == "guarded" else ALGORITHMS[name](**options)

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 import allforone as afo
-from allforone.algorithms import ALGORITHMS, Guarded, Info, Weighted, advance
+from allforone.algorithms import ALGORITHMS, Info, Weighted, advance
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, Stacked, among_present, mean
 from allforone.machines.loop import Loop
-from allforone.problems import hold_out, synthetic
+from allforone.problems import synthetic
 
 from ..rounds import at, evaluate, go_on, over, train
 from .models import problem
@@ -76,12 +76,12 @@ def test_weights_among_those_present_keep_their_sum():
     assert (among[:, 1] == 0).all()
 
 
+#: That every one lives with absence, bit for bit, is proved in tests/algorithms/test_absence.py.
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_algorithm_lives_with_absence_and_the_record_tells_who_was_there(algorithm):
-    options = {"samples": 4} if ("-binary" in algorithm or "-continuous" in algorithm) else {}
+@pytest.mark.parametrize("algorithm", ["all-for-one", "all-for-one-round", "fedavg", "apfl", "ifca"])
+def test_algorithms_live_with_absence_for_long_and_the_record_tells_who_was_there(algorithm):
     fleet = Stacked(problem("perceptron"), seed=3, participation=0.5)
-    result = train(fleet, ALGORITHMS[algorithm](**options), Optimizer(MOMENTUM), 8)
+    result = train(fleet, ALGORITHMS[algorithm](), Optimizer(MOMENTUM), 8)
     told = result.metrics.filter(result.metrics["round"] > 0)["present"].to_numpy().reshape(8, 4).astype(bool)
     assert (torch.from_numpy(told) == torch.stack([at(fleet, step).present for step in range(8)])).all()
     assert 0 < told.mean() < 1
@@ -119,8 +119,11 @@ def test_with_three_in_ten_there_collaboration_reaches_far_below_local():
     assert ends["all-for-one"] <= -6.5 and ends["local"] > -4  # the oracle: −14
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_round_in_which_nobody_is_there_changes_nothing(name):
+#: One for each kind of question that is asked of streams; all are tried on data in tests/algorithms/test_absence.py.
+@pytest.mark.parametrize(
+    "name", ["all-for-one", "all-for-one-round", "all-for-one-binary", "apfl", "cobo", "fedala", "fedfomo", "ifca"]
+)
+def test_a_round_of_streams_in_which_nobody_is_there_changes_nothing(name):
     problem = synthetic(dimension=2, clients=4)
     fleet = Stacked(problem, seed=1, participation=lambda step: [step != 1] * 4)
     algorithm = ALGORITHMS[name]()
@@ -141,30 +144,6 @@ def test_who_is_absent_is_asked_for_no_loss_and_not_judged(fleet):
     assert judged.known.equal(HERE) and judged.loss.isfinite().equal(HERE)
     assert judged.metrics["accuracy"].isfinite().equal(HERE)
     assert evaluate(made, models).known.all()  # before the training, everybody is
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("algorithm", [*ALGORITHMS, "guarded"])
-def test_who_is_absent_keeps_model_and_state_bit_for_bit_and_draws_nothing(algorithm):
-    options = {"samples": 4} if ("-binary" in algorithm or "-continuous" in algorithm) else {}
-    made = Guarded(ALGORITHMS["all-for-one"]()) if algorithm == "guarded" else ALGORITHMS[algorithm](**options)
-    subject = hold_out(problem("batch norm", sizes=(25,)), 0.2, seed=3)
-    fleet = Stacked(subject, seed=3, participation=0.5)
-    before, _ = go_on(made, made.init(fleet.initial(), Optimizer(MOMENTUM)), fleet, 1, inner=4)
-    for done in range(1, 6):
-        drawn = fleet.ledger.samples
-        present = fleet.begin(done + 1, range(4 * done, 4 * done + 4)).present
-        after, info = go_on(made, before, fleet, 1, inner=4, done=done)
-        assert alike(before.models, after.models, ~present) and alike(before.own, after.own, ~present)
-        assert alike(settled(before.optimizer, after.optimizer), slots(after.optimizer), ~present)
-        assert (fleet.ledger.samples > drawn).equal(present)
-        assert (info.weights[~present] == 0).all()
-        before = after
-
-
-def settled(before, after):
-    """The slots before; zeros where there were none yet."""
-    return {**{name: torch.zeros_like(slot) for name, slot in slots(after).items()}, **slots(before)}
 
 
 def test_a_mean_does_not_read_the_models_of_those_who_are_absent():

@@ -54,7 +54,7 @@ def open_page(browser):
         page.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def comparison(tmp_path_factory):
     """The folder of five algorithms and two seeds on digits, six clients in two clusters."""
     out = tmp_path_factory.mktemp("reports") / "out"
@@ -63,7 +63,7 @@ def comparison(tmp_path_factory):
     return out
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def report(comparison):
     return write_report(read_comparison(comparison), comparison / "report.html")
 
