@@ -135,6 +135,7 @@ def test_a_run_folder_from_python_has_the_schema_of_one_from_a_config(tmp_path, 
     assert ours["algorithm"] == {key: value for key, value in described(algorithm).items() if value is not None}
     ours["problem"], theirs["problem"] = ({"name": config["problem"]["name"]} for config in (ours, theirs))
     assert keys(ours) == keys(theirs)
+    assert (ours.pop("title"), theirs.pop("title")) == ("digits", "digits, clients=4")  # options are named where given
     del ours["problem"], theirs["problem"]
     assert ours == theirs
     for file in ("clients.json", "environment.json"):

@@ -34,7 +34,7 @@ def test_a_comparison_gives_table_summary_figures_and_page(comparison):
 def test_the_summary_is_what_the_runs_say(comparison):
     out, _ = comparison
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["problem"] == "digits"
+    assert summary["problem"] == "digits, clients=4"
     for name, row in summary["algorithms"].items():
         frames = [
             Folder.open(out / "runs" / name / seed).metrics().filter(polars.col("round") == 3) for seed in ("1", "2")
