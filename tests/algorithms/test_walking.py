@@ -12,7 +12,7 @@ from allforone.collaboration import uniform_within
 from allforone.errors import Diverged, InputError
 from allforone.fleet import Attack, Attacked, Optimizer, Stacked, everybody, pick, repeat
 from allforone.machines.loop import Loop
-from allforone.problems import Client, Problem, synthetic
+from allforone.problems import Client, Problem, digits, synthetic
 from allforone.testing import MOMENTUM, check_algorithm, small_problem, with_batch_norm
 
 from ..fleet.models import problem
@@ -88,6 +88,32 @@ def test_halves_of_a_batch_walk_to_both_sides_of_the_whole():
     noise = (walks.ways[:, :, 0] - walks.ways[:, :, 1]).square().sum(2)
     assert (noise > 0).all() and walks.read.eq(3 * 8).all()
     assert ((walks.ways.mean(2) - whole.ways[:, :, 0]).square().sum(2) < noise / 4).all()
+
+
+@pytest.mark.parametrize("model", ["perceptron", "wide"])
+def test_walks_tell_the_noise_of_their_first_update_alike_on_both_fleets(model):
+    told = []
+    for made in (Stacked(problem(model), seed=3, batch_size=8), Loop(problem(model), seed=3, batch_size=8)):
+        (walks,) = made.walks(made.initial(), everybody(4), Optimizer(SGD), over(made, range(5)), 2)
+        (alone,) = made.walks(made.initial(), everybody(4), Optimizer(SGD), over(made, range(1)), 2)
+        a, b = alone.ways.double().unbind(2)
+        along = (a * b).sum(2)
+        plainly = torch.where(along > 0, (a - b).square().sum(2) / (4 * along), torch.inf)
+        torch.testing.assert_close(walks.first, plainly, rtol=1e-6, atol=0)
+        told.append(walks.first)
+    torch.testing.assert_close(*told, rtol=1e-3, atol=0)
+    (whole,) = made.walks(made.initial(), everybody(4), Optimizer(SGD), over(made, range(2)), 1)
+    assert whole.first.isposinf().all()
+
+
+@pytest.mark.parametrize("lr", [0.05, 0.5])
+def test_long_steps_that_make_halves_part_do_not_make_strangers_look_alike(lr):
+    """Forty updates on 60 images: with long steps the halves of a walk part by themselves, which is no chance."""
+    made = digits(seed=51, split="shards", samples_per_client=60, clients=5)
+    fleet = Stacked(made, seed=51)
+    state, info = play(fleet, ROUND, partial(torch.optim.SGD, lr=lr), rounds=3, inner=40)
+    assert info.weights.diagonal().mean() > 0.8
+    assert fleet.evaluate(state.models, over(fleet, range(0))).metrics["accuracy"].min() > 0.9
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -53,6 +53,8 @@ def exchange(
         plainly = walks.added * pace**2 / len(round.steps)  # by plain SGD; others make less of it, at most what is seen
         look = look._replace(added=torch.where(walks.added > 0, plainly.minimum(look.noise.nan_to_num()), 0))
         known = {name: table[rows] for name, table in before.items()}
+        share = known["sampled"] = rule.sampled(known, look, walks.first, len(round.steps))
+        setting = setting._replace(rarity=share[:, None] * setting.rarity)
         kappas = rule.or_first(kappa[rows], look, setting, 1 / pace).clamp(max=most)
         decision, after = decide(known, look, setting, kappas, walks=len(round.steps))
         if common is not None:

@@ -40,6 +40,8 @@ FITTING = 4
 #: What fitted samples hide counts so many times more as chance: one's own mean gradient is bent by it, too. Walks that
 #: pass the samples many times show it themselves.
 HIDDEN = 3
+#: What one batch tells of noise is uncertain by this factor.
+UNCERTAIN = 4
 #: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
@@ -59,7 +61,7 @@ class Setting(NamedTuple):
 
     itself: Tensor  #: [R, c], where a row has its owner
     batch: Tensor  #: [R, c], b_k, samples of an update
-    rarity: Tensor  #: [R, c], 1/n_k; 0 of a stream
+    rarity: Tensor  #: [R, c], 1/n_k, of walks only for the share of noise that is their samples'; 0 of a stream
     unfitted: (
         Tensor  #: [R], 1 − (P/n_i)⁴: the share of the noise that P parameters leave of n_i samples; 0 where P ≥ n_i
     )
@@ -95,7 +97,20 @@ def nothing(n: int, places: int, sketch: int) -> Memory:
         "veil": table,  # what of that was added for privacy
         "rise": row,  # Σ η²‖δg‖²/‖δθ‖² between models
         "chords": row,  # how many of them
+        "sampled": row,  # the share of noise that is the samples', smoothed; of walks alone
     }
+
+
+def sampled(memory: Memory, look: Look, first: Tensor, updates: int) -> Tensor:
+    """[R], the share of the noise of walks that is their samples', the median over those asked.
+
+    The halves of a walk part by themselves where steps are long, however many samples there are. So the noise, over the
+    square of the mean, is that of samples as far as the first update [R, c] had it, when both were at one model.
+    """
+    whole = updates * look.noise / (look.norm - look.noise).clamp(min=1e-300)
+    known = memory["sampled"] > 0
+    now = (UNCERTAIN * (first / whole).nanmedian(1).values).nan_to_num(1.0, posinf=1.0).clamp(max=1)
+    return torch.where(known, NOISE_KEPT * memory["sampled"] + (1 - NOISE_KEPT) * now, now)
 
 
 def remember(memory: Memory, look: Look, setting: Setting) -> Memory:

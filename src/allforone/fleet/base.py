@@ -113,6 +113,7 @@ class Walks(NamedTuple):
     buffers: Models  #: of the owner's own walk, after it: the mean over its parts
     read: Tensor  #: [R, c], how many samples each has walked on
     added: Tensor  #: [R, c], E‖ξ‖² of the noise that was added to the mean gradient of an update
+    first: Tensor  #: [R, c], ‖a − b‖²/(4⟨a, b⟩) for the ways of the halves after one update: both were at one model
 
 
 class Evaluation(NamedTuple):

@@ -38,7 +38,7 @@ from .private_passes import PrivatePasses
 from .proximal import by_themselves
 from .sketch import Sketch, sketch
 from .spending import UNPROTECTED, Spending
-from .walks import walk
+from .walks import Walked, walk
 from .workers import Answer, Item
 
 #: Numbers in the displacements that are held at once.
@@ -178,9 +178,10 @@ class InProcess(ABC):
             if self.spending:
                 here = self._asked(ids, round) & torch.isin(self.roster.numbers, some)[:, None]
                 self.spending.walk(self._question(models, *own_apart(here)).number, round.steps, parts)
-            ways, buffers = self.walked(models, some, ids[some], optimizer.fresh(), batches, round.steps)
+            found = self.walked(models, some, ids[some], optimizer.fresh(), batches, round.steps)
             each = read[ids[some]]
-            yield Walks(some, ways, buffers, each, self._added(some, ids[some], each / len(round.steps), parts))
+            added = self._added(some, ids[some], each / len(round.steps), parts)
+            yield Walks(some, found.ways, found.buffers, each, added, found.first)
 
     def to_look_at(self, round: Round, samples: int, apart: bool = False) -> dict[int, list[Batch]]:
         """What those present show, in halves; a batch of one tells nothing to layers that compare its samples. `apart`,
@@ -196,12 +197,12 @@ class InProcess(ABC):
 
     def walked(
         self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
-    ) -> tuple[Tensor, Models]:
-        """[R, c, parts, P], how far the clients `ids` [R, c] come from the models of `rows` [R] on their batches, and
-        the buffers after the walks of the rows' owners; NaN of clients without one."""
+    ) -> Walked:
+        """[R, c, …], how far the clients `ids` [R, c] come from the models of `rows` [R] on their batches, with the
+        buffers after the walks of the rows' owners; NaN of clients without one."""
         pairs = [(r, c, int(i), k) for r, i in enumerate(rows) for c, k in enumerate(ids[r].tolist()) if k in batches]
 
-        def work(module: nn.Module, pair: tuple[int, int, int, int]) -> tuple[Tensor, Models] | None:
+        def work(module: nn.Module, pair: tuple[int, int, int, int]) -> Walked | None:
             _, _, i, k = pair
             gradient = partial(self.one_gradient, module, i, k)
             try:
@@ -213,14 +214,15 @@ class InProcess(ABC):
 
         size, parts = sum(models[name][0].numel() for name in self.trained), len(next(iter(batches.values()))[0])
         ways = models[self.trained[0]].new_full((*ids.shape, parts, size), torch.nan)
+        first = torch.full(ids.shape, torch.nan, dtype=torch.float64)
         buffers = {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
         for (r, c, i, k), found in zip(pairs, self.each(work, pairs), strict=True):
             if found:
-                ways[r, c] = found[0]
+                ways[r, c], first[r, c] = found.ways, found.first
             if found and i == k:
-                for name, value in found[1].items():
+                for name, value in found.buffers.items():
                     buffers[name][r] = value
-        return ways, buffers
+        return Walked(ways, first, buffers)
 
     @abstractmethod
     def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:

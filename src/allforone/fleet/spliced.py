@@ -177,14 +177,15 @@ class Spliced:
         whole, shared = self._for_each(models, i, privates), self._shared(models)
         ways = models[self.trained[0]].new_full((len(whom), parts, int(shared.sum())), torch.nan)
         read, added = torch.zeros(2, len(whom), dtype=torch.float64)
+        first = torch.full_like(read, torch.nan)
         buffers = {name: tensor[i : i + 1].clone() for name, tensor in models.items() if name not in self.trained}
         for walks in self._walks(whole, i, optimizer, self._here(round, i, whom), parts):
             for r, k in enumerate(walks.rows.tolist()):
                 ways[whom == k], read[whom == k] = walks.ways[r, 0][:, shared], walks.read[r, 0]
-                added[whom == k] = walks.added[r, 0] * shared.double().mean()
+                added[whom == k], first[whom == k] = walks.added[r, 0] * shared.double().mean(), walks.first[r, 0]
                 if k == i:
                     buffers = {name: walks.buffers[name][r : r + 1] for name in buffers}
-        return Walks(torch.tensor([i]), ways[None], buffers, read[None], added[None])
+        return Walks(torch.tensor([i]), ways[None], buffers, read[None], added[None], first[None])
 
     def _walks(self, whole: Models, i: int, optimizer: Optimizer, here: Round, parts: int) -> list[Walks]:
         """Each from its own row; without those, but for client i, who came nowhere."""

@@ -23,7 +23,7 @@ from .participation import Participation
 from .privacy import Privacy
 from .sketch import Sketch
 from .vectorised import Plan, Vectorised, check_losses
-from .walks import walk
+from .walks import Walked, first_noise, walk
 from .workers import Answer, Item, one_core
 
 
@@ -203,7 +203,7 @@ class Stacked(InProcess):
         if (k := int(ids[r, c])) not in batches:
             return
         first = {client: parted[:1] for client, parted in batches.items()}
-        way = self._walked(models, rows, ids, optimizer, first, steps[:1])[0][r, c]
+        way = self._walked(models, rows, ids, optimizer, first, steps[:1]).ways[r, c]
 
         def gradient(model: Models, batch: Batch, step: int, purpose: str) -> Models:
             found, buffers = self.passes.gradient(model, i, k, batch, step, purpose)
@@ -212,7 +212,7 @@ class Stacked(InProcess):
         def plainly(exactly: bool) -> tuple[Tensor, float]:
             given = (row(models, i), first[k])
             model, parted = exactness.in_double(given) if exactly else given
-            way, _ = walk(gradient, model, self.trained, optimizer, parted, steps[:1])
+            way = walk(gradient, model, self.trained, optimizer, parted, steps[:1]).ways
             return way, float(double(way).norm())
 
         if way.isfinite().all():
@@ -221,25 +221,26 @@ class Stacked(InProcess):
 
     def walked(
         self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
-    ) -> tuple[Tensor, Models]:
+    ) -> Walked:
         self._compare_walk(models, rows, ids, optimizer, batches, steps)
         return self._walked(models, rows, ids, optimizer, batches, steps)
 
     def _walked(
         self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
-    ) -> tuple[Tensor, Models]:
+    ) -> Walked:
         every = (part for parted in batches.values() for parts in parted for part in parts)
         if not self.fast.vectorises or not alike(every):
             return super().walked(models, rows, ids, optimizer, batches, steps)
         self.passes.train_mode()
         with one_core():
-            ways = self._walked_at_once(models, rows, ids, optimizer, batches, steps)
-        return ways, {name: tensor[rows] for name, tensor in models.items() if name not in self.trained}
+            ways, first = self._walked_at_once(models, rows, ids, optimizer, batches, steps)
+        return Walked(ways, first, {name: tensor[rows] for name, tensor in models.items() if name not in self.trained})
 
     def _walked_at_once(
         self, models: Models, rows: Tensor, ids: Tensor, optimizer: Optimizer, batches: dict[int, Parted], steps: range
-    ) -> Tensor:
-        """Every walk is a model of its own, which asks one client."""
+    ) -> tuple[Tensor, Tensor]:
+        """[R, c, parts, P] and [R, c], the noise of the first update. Every walk is a model of its own, which asks one
+        client."""
         parts, clients = len(next(iter(batches.values()))[0]), torch.tensor(list(batches))
         place = torch.full((len(self.roster) + 1,), -1)  # of who does not answer, the last: it is not looked at
         place[clients] = torch.arange(len(clients))
@@ -247,18 +248,24 @@ class Stacked(InProcess):
         start = pick(models, rows.repeat_interleave(ids.shape[1] * parts))
         running, plan = optimizer.start(start, self.trained), self.small.one_each(columns)
         fine = torch.ones(len(columns), dtype=torch.bool, device=self.device)
+
+        def ways(reached: Models) -> Tensor:
+            made = torch.cat([(reached[name] - start[name]).flatten(1) for name in self.trained], 1)
+            return made.view(*ids.shape, parts, -1)
+
         for number in range(len(steps)):
             several = stacked([part for parted in batches.values() for part in parted[number]])
             gradients, losses = self._at_once(self.small.gradients, running.models, plan, several)
             running.apply(gradients)
             fine &= losses.isfinite().all(1)
+            if number == 0:
+                first = first_noise(ways(running.models))
         found = running.finish()[0]
-        ways = torch.cat([(found[name] - start[name]).flatten(1) for name in self.trained], 1)
         fine = fine.cpu().view(*ids.shape, parts).all(2)
         for r, c in (~fine & (ids == rows[:, None])).nonzero().tolist():
             raise Diverged(int(rows[r]), int(ids[r, c]), steps.start)
         heard = (fine & torch.isin(ids, clients)).to(self.device)
-        return ways.view(*ids.shape, parts, -1).masked_fill(~heard[..., None, None], torch.nan)
+        return ways(found).masked_fill(~heard[..., None, None], torch.nan), first
 
     def each(self, work: Callable[[nn.Module, Item], Answer], items: list[Item]) -> list[Answer]:
         return self.passes.workers.each(work, items)

@@ -59,6 +59,13 @@ def variances(said: Any, count: int) -> Tensor:
     return said.nan_to_num(0.0, 0.0, 0.0).clamp(min=0)
 
 
+def first_noises(said: Any, count: int) -> Tensor:
+    """[M], of the first update of a site's walks; ∞, as where it cannot be told, if it says none."""
+    if not is_like(said, (count,), torch.float64):
+        return torch.full((count,), torch.inf, dtype=torch.float64)
+    return torch.where(said >= 0, said, torch.inf)
+
+
 def is_spent(said: Any) -> bool:
     """Whether it can be an ε."""
     return type(said) is float and math.isfinite(said) and said >= 0

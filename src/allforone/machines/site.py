@@ -18,7 +18,7 @@ from ..fleet.passes import Passes
 from ..fleet.private_passes import PrivatePasses
 from ..fleet.sketch import sketch
 from ..fleet.spending import UNPROTECTED, Spending
-from ..fleet.walks import walk
+from ..fleet.walks import Walked, walk
 from ..problems import Client, Task
 from ..problems.data import Batch, Finite, draw, generator
 from ..problems.tree import length
@@ -234,7 +234,7 @@ class Site:
         optimizer = unpack(asked["optimizer"], self.makes)
         least = 2 if self.passes.moves_buffers else 1
         drawn = batches.in_parts(self._alone, steps, parts, least)[self.number]
-        ways, buffers = [], []
+        ways, firsts, buffers = [], [], []
         for m, owner in enumerate(owners):
 
             def gradient(model: Models, batch: Batch, step: int, purpose: str, owner: int = owner) -> Models:
@@ -242,17 +242,20 @@ class Site:
                 return {**found, **after}
 
             try:
-                way, after = walk(gradient, alone(models, m), self.passes.trained, optimizer, drawn, steps)
+                found = walk(gradient, alone(models, m), self.passes.trained, optimizer, drawn, steps)
             except Diverged:
                 if owner == self.number:
                     raise
                 size = sum(models[name][0].numel() for name in self.passes.trained)
                 way = torch.full((parts, size), torch.nan, dtype=models[self.passes.trained[0]].dtype)
-            ways.append(way)
+                found = Walked(way, torch.tensor(torch.nan, dtype=torch.float64), {})
+            ways.append(found.ways)
+            firsts.append(found.first)
             if owner == self.number:
-                buffers.append(after)
+                buffers.append(found.buffers)
         added = self._added(owners, self.client.batch(self.batch_size), parts)
-        return {"ways": torch.stack(ways), "buffers": _stacked(buffers), "added": added}
+        first = torch.stack(firsts)
+        return {"ways": torch.stack(ways), "first": first, "buffers": _stacked(buffers), "added": added}
 
     def _losses(self, asked: Message, batches: Batches) -> Message:
         """The mean loss of every model that was sent on the batches of the round."""

@@ -26,7 +26,7 @@ from ..fleet.in_process import WALKED_NUMBERS
 from ..fleet.judge import NOTHING_HELD, PARTS, evaluation_of, new_losses_of
 from ..fleet.optimizer import Running
 from ..fleet.proximal import by_themselves
-from .checking import finite_rows, is_like, variances
+from .checking import finite_rows, first_noises, is_like, variances
 from .coordinator import Coordinator
 from .looking import look_of_sites
 from .optimizers import of_row, pack, put_row
@@ -111,23 +111,26 @@ class Sites(Coordinator):
             member = self.roster[k]
             read[k] = len(round.steps) * (self.batch_size if member.stream else min(self.batch_size, member.size))
         for some in rows.split(max(1, WALKED_NUMBERS // (ids.shape[1] * parts * size))):
-            ways, buffers, added = self._walked(about, models, some, ids, asked, (parts, size))
-            yield Walks(some, ways, buffers, read[ids[some]], added)
+            ways, buffers, added, first = self._walked(about, models, some, ids, asked, (parts, size))
+            yield Walks(some, ways, buffers, read[ids[some]], added, first)
 
     def _walked(
         self, about: Message, models: Models, some: Tensor, ids: Tensor, asked: Tensor, shape: tuple[int, int]
-    ) -> tuple[Tensor, Models, Tensor]:
+    ) -> tuple[Tensor, Models, Tensor, Tensor]:
         """[R, c, parts, P] of some rows, NaN of who was not asked or came nowhere, the buffers of their owners, and
-        [R, c], the noise that was added."""
+        [R, c], the noise that was added, and that of the first update."""
         added = torch.zeros(ids[some].shape, dtype=torch.float64)
+        first = torch.full_like(added, torch.nan)
         ways = torch.full((*ids[some].shape, *shape), torch.nan, dtype=models[self.trained[0]].dtype)
         buffers = {name: tensor[some] for name, tensor in models.items() if name not in self.trained}
         rows = {k: some[(ids[some] == k).any(1)] for k in asked.nonzero().flatten().tolist()}
         rows = {k: theirs for k, theirs in rows.items() if len(theirs)}
         for k, answer in self.answers(self.to_each(about, models, rows, self.roster.numbers.tolist())):
             found: Any = answer.get("ways")
-            for i, variance in zip(rows[k].tolist(), variances(answer.get("added"), len(rows[k])), strict=True):
-                added[(some == i)[:, None] & (ids[some] == k)] = variance
+            said = variances(answer.get("added"), len(rows[k])), first_noises(answer.get("first"), len(rows[k]))
+            for i, variance, noise in zip(rows[k].tolist(), *said, strict=True):
+                place = (some == i)[:, None] & (ids[some] == k)
+                added[place], first[place] = variance, noise
             fine = torch.full((len(rows[k]),), self.trusting)
             if not self.trusting and is_like(found, (len(rows[k]), *shape), ways.dtype):
                 fine = finite_rows(found)
@@ -140,7 +143,7 @@ class Sites(Coordinator):
                 ways[(some == i)[:, None] & (ids[some] == k)] = way
             self.put_buffers(buffers, answer.get("buffers"), (some == k).nonzero().flatten().tolist())
         self._check_nobody_lost()
-        return ways, buffers, added
+        return ways, buffers, added, first
 
     def losses(self, models: Models, round: Round) -> Tensor:
         count = len(models[self.trained[0]])
