@@ -11,7 +11,7 @@ import allforone as afo
 from allforone.errors import InputError
 from allforone.fleet import Optimizer, Privacy
 from allforone.machines.audit import Audit, read
-from allforone.machines.checking import variances
+from allforone.machines.checking import first_noises, variances
 from allforone.machines.flare.own import POLICY, of_site, policy_of
 from allforone.machines.optimizers import pack
 from allforone.machines.policy import Policy
@@ -208,6 +208,13 @@ def test_what_a_site_says_of_its_noise_is_read_as_none_where_it_cannot_be():
     assert variances(torch.tensor([1.0, torch.nan, -1.0]).double(), 3).tolist() == [1.0, 0.0, 0.0]
     for said in (None, 3.0, torch.ones(2).double(), torch.ones(3)):
         assert variances(said, 3).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_what_a_site_says_of_its_first_update_is_read_as_unknown_where_it_cannot_be():
+    inf = float("inf")
+    assert first_noises(torch.tensor([0.0, 2.0, inf, torch.nan, -1.0]).double(), 5).tolist() == [0.0, 2.0, inf, inf, inf]
+    for said in (None, 3.0, torch.ones(2).double(), torch.ones(3)):
+        assert first_noises(said, 3).tolist() == [inf, inf, inf]
 
 
 KIT = {"least_batch": 12, "budget": {"epsilon": 2.0, "delta": 1e-6}, "privacy": {"clip": 0.5, "noise": 4.0}}
