@@ -212,9 +212,10 @@ def test_what_a_site_says_of_its_noise_is_read_as_none_where_it_cannot_be():
 
 def test_what_a_site_says_of_its_first_update_is_read_as_unknown_where_it_cannot_be():
     inf = float("inf")
-    assert first_noises(torch.tensor([0.0, 2.0, inf, torch.nan, -1.0]).double(), 5).tolist() == [0.0, 2.0, inf, inf, inf]
-    for said in (None, 3.0, torch.ones(2).double(), torch.ones(3)):
-        assert first_noises(said, 3).tolist() == [inf, inf, inf]
+    said = torch.tensor([0.0, 2.0, inf, torch.nan, -1.0]).double()
+    assert first_noises(said, 5).tolist() == [0.0, 2.0, inf, inf, inf]
+    for wrong in (None, 3.0, torch.ones(2).double(), torch.ones(3)):
+        assert first_noises(wrong, 3).tolist() == [inf, inf, inf]
 
 
 KIT = {"least_batch": 12, "budget": {"epsilon": 2.0, "delta": 1e-6}, "privacy": {"clip": 0.5, "noise": 4.0}}
