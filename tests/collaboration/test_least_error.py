@@ -42,6 +42,15 @@ def test_a_sketch_keeps_inner_products_and_short_vectors_as_they_are():
     assert Sketch(64, 64)(vectors[:, :64]) is not None and Sketch(10, 64)(vectors[:, :10]).equal(vectors[:, :10])
 
 
+@pytest.mark.parametrize("said", [0.0, 1e-300, torch.inf, torch.nan])
+def test_whatever_a_site_says_of_its_first_update_nobody_takes_its_own_data_for_a_stream(said):
+    (look,) = halves(torch.ones(2, 5).double(), 0.5, seed=0, count=1)
+    first = torch.tensor([[torch.inf, said], [said, torch.inf]]).double()
+    share = rule.sampled(rule.nothing(2, 2, 5), look, first, 20)
+    assert (share > 0).all() and (share <= 1).all()
+    assert share.eq(1).all() or said < 1  # what cannot be told takes nothing off
+
+
 def test_walks_that_pass_the_samples_often_leave_less_to_chance():
     random = torch.Generator().manual_seed(0)
     a, b = torch.randn(2, 2, 2, 20, generator=random, dtype=torch.float64)

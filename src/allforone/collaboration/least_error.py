@@ -42,6 +42,8 @@ FITTING = 4
 HIDDEN = 3
 #: What one batch tells of noise is uncertain by this factor.
 UNCERTAIN = 4
+#: No less of the noise of walks is taken for that of samples, whatever is said: of a stream alone there is none.
+LEAST_SHARE = 1e-6
 #: Where one's own samples are fitted, others' tell the noise at one's model: that of the least noisy quarter of them.
 QUARTER = 0.25
 #: A partner may add to a step as much as one's own gradient at this κ: the smaller the step, the less a lie can do.
@@ -109,7 +111,7 @@ def sampled(memory: Memory, look: Look, first: Tensor, updates: int) -> Tensor:
     """
     whole = updates * look.noise / (look.norm - look.noise).clamp(min=1e-300)
     known = memory["sampled"] > 0
-    now = (UNCERTAIN * (first / whole).nanmedian(1).values).nan_to_num(1.0, posinf=1.0).clamp(max=1)
+    now = (UNCERTAIN * (first / whole).nanmedian(1).values).nan_to_num(1.0, posinf=1.0).clamp(LEAST_SHARE, 1)
     return torch.where(known, NOISE_KEPT * memory["sampled"] + (1 - NOISE_KEPT) * now, now)
 
 
