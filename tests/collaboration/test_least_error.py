@@ -147,7 +147,7 @@ def test_samples_of_one_population_differ_by_what_is_said_to_be_chance():
         shown = each_sample[:, torch.randperm(size, generator=random)[:16]]
         looks.append(looked(*(shown[:, half].mean(1).expand(n, n, -1) for half in (slice(8), slice(8, 16)))))
     memory = remembered(looks, setting)
-    of_looks = memory["seen"] * memory["spread"] / memory["weight"].square()
+    of_looks = memory["spread"] / memory["weight"].square()
     noise = rule.noises(memory, setting)
     said = rule.differences(memory, setting, noise.own, noise.least).chance - of_looks
     mean = each_sample.mean(1)
@@ -156,7 +156,7 @@ def test_samples_of_one_population_differ_by_what_is_said_to_be_chance():
     assert 0.8 < said[others].mean() / found[others].mean() < 1.2
 
 
-def test_chance_is_taken_off_the_difference_by_and_by():
+def test_of_streams_chance_is_taken_off_the_difference_by_and_by():
     one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     looks, setting = halves(torch.stack([one, -one]), 0.5, 0, count=40), setting_of([torch.inf] * 2)
     for count in (1, 5, 40):
@@ -168,7 +168,18 @@ def test_chance_is_taken_off_the_difference_by_and_by():
         torch.testing.assert_close(bias[0, 1], (length - seen * drawn)[0, 1])
 
 
-def test_a_twin_is_a_stranger_at_first_sight_and_one_of_us_later():
+def test_of_finite_data_all_chance_is_taken_off_from_the_first_look_on():
+    one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    looks, setting = halves(torch.stack([one] * 6), 2.0, 0, count=3), setting_of([5000] * 6)
+    for count in (1, 3):
+        memory = remembered(looks[:count], setting)
+        noise = rule.noises(memory, setting)
+        chance = rule.differences(memory, setting, noise.own, noise.own).chance
+        assert (chance >= memory["spread"] / memory["weight"].square()).all()
+    assert weights_after(looks, [5000] * 6).diagonal().mean() < 0.3
+
+
+def test_a_twin_stream_is_a_stranger_at_first_sight_and_one_of_us_later():
     one = torch.randn(20, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     looks = halves(torch.stack([one] * 6), 2.0, 0, count=60)
     first, later = (weights_after(looks[:count], [torch.inf] * 6).diagonal().mean() for count in (1, 60))

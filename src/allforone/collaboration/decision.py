@@ -74,7 +74,7 @@ def promise(memory: Memory, setting: rule.Setting, cost: Tensor) -> Tensor:
     noise = rule.noises(memory, setting)
     difference = rule.differences(memory, setting, noise.own, noise.least)
     drawn = memory["spread"] / memory["weight"].clamp(min=1e-150).square()
-    excess = (difference.length - difference.chance - (1 - memory["seen"]) * drawn).clamp(min=0)
+    excess = (difference.length - difference.chance - (1 - rule.believed(memory, setting)) * drawn).clamp(min=0)
     own = setting.own(cost)[:, None]
     return torch.where(memory["seen"] > 0, own / (own + excess), 0).nan_to_num(0.0)
 

@@ -222,10 +222,15 @@ class Difference(NamedTuple):
     chance: Tensor  #: [R, c], what of that chance alone would make
 
 
+def believed(memory: Memory, setting: Setting) -> Tensor:
+    """[R, c], the share of the looks' chance that is taken off: all of it, of streams, whose looks are small, by and by."""
+    return torch.where(setting.own(setting.rarity)[:, None] > 0, 1, memory["seen"])
+
+
 def differences(memory: Memory, setting: Setting, own: Tensor, fresh: Tensor) -> Difference:
     weight, rare = memory["weight"].clamp(min=1e-150), setting.own(setting.rarity)[:, None] + setting.rarity
     mean = memory["difference"] / weight[..., None]
-    drawn = memory["seen"] * memory["spread"] / weight.square()  # of the samples looked at, trusted by and by
+    drawn = believed(memory, setting) * memory["spread"] / weight.square()  # of the samples looked at
     fitted = fresh - own  # what of the noise one's own samples no longer show
     chance = drawn + rare * (fresh + setting.hidden[:, None] * fitted)  # of finite data
     return Difference(mean, mean.square().sum(2), chance)
