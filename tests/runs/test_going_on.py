@@ -1,10 +1,12 @@
 """What cannot be gone on with says so, and stays as it is."""
 
+import json
+
 import pytest
 
 import allforone as afo
 from allforone.algorithms import Guarded
-from allforone.errors import InputError
+from allforone.errors import InputError, Notice
 from allforone.runs import Folder, checkpoint, execute, export_client, parse, prepare, resume
 from allforone.testing import small_problem
 
@@ -16,6 +18,23 @@ def test_fewer_rounds_than_are_done_are_refused_and_nothing_is_changed(tmp_path)
     with pytest.raises(InputError, match="3 rounds already, which is more than 2"):
         afo.train(small_problem(), rounds=2, out=out, resume=True)
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_run_that_another_version_has_begun_says_so_when_it_is_gone_on_with(tmp_path):
+    out = tmp_path / "run"
+    afo.train(small_problem(), rounds=1, out=out)
+    begun = json.loads((out / "environment.json").read_text())
+    (out / "environment.json").write_text(json.dumps({**begun, "packages": {**begun["packages"], "torch": "1.0"}}))
+    with pytest.warns(Notice, match=r"the first 1 rounds are of torch 1.0, now .* no run of either"):
+        afo.train(small_problem(), rounds=2, out=out, resume=True)
+
+
+@pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"commit": null, "packages": null}'])
+def test_a_run_whose_environment_cannot_be_read_goes_on(tmp_path, damaged):
+    out = tmp_path / "run"
+    afo.train(small_problem(), rounds=1, out=out)
+    (out / "environment.json").write_text(damaged)
+    assert afo.train(small_problem(), rounds=2, out=out, resume=True).rounds == 2
 
 
 def test_a_run_from_python_is_gone_on_with_in_python(tmp_path):

@@ -223,7 +223,7 @@ class Difference(NamedTuple):
 
 
 def believed(memory: Memory, setting: Setting) -> Tensor:
-    """[R, c], the share of the looks' chance that is taken off: all of it, of streams, whose looks are small, by and by."""
+    """[R, c], how much of the looks' chance is taken off: all; of streams, whose looks are small, by and by."""
     return torch.where(setting.own(setting.rarity)[:, None] > 0, 1, memory["seen"])
 
 

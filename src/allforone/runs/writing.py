@@ -121,9 +121,24 @@ class Writer:
     def go_on(self, done: Checkpoint) -> Written:
         """After the rounds that are done; what was written after them is cut off the files."""
         if done.round < self.config["rounds"]:
+            self._tell_other_versions(done.round)
             (self.path / "models.safetensors").unlink(missing_ok=True)  # they are no longer the final ones
         self._write_config()
         return Written(self.folder, done.marks)
+
+    def _tell_other_versions(self, done: int) -> None:
+        """A run that two versions share is that of neither."""
+        try:
+            begun = _versions(json.loads((self.path / "environment.json").read_text()))
+        except (OSError, ValueError, KeyError, TypeError):  # it is for people to read, who may have changed it
+            return
+        now = _versions(environment())
+        other = [f"{name} {begun[name]}, now {now[name]}" for name in now if begun.get(name, now[name]) != now[name]]
+        if other:
+            notice(
+                f"{self.path}: the first {done} rounds are of {'; '.join(other)}: together they are no run of either, "
+                "make it anew where that matters"
+            )
 
     def save(self, done: Checkpoint) -> None:
         """A checkpoint, after all that it goes with is on the disk; the one before is kept."""
@@ -147,6 +162,10 @@ def environment() -> dict[str, Any]:
         "commit": _commit(),
         "packages": {name: version(name) for name in PACKAGES},
     }
+
+
+def _versions(environment: dict[str, Any]) -> dict[str, str | None]:
+    return {"commit": environment["commit"], **environment["packages"]}
 
 
 def _commit() -> str | None:
