@@ -208,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=list(HALVES), default="judged")
     parser.add_argument("--only", help="families of worlds, such as digits,streams")
-    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="of " + ", ".join(RULES))
+    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="Local, always, and of " + ", ".join(RULES))
     parser.add_argument("--seeds", type=int, help="of each world, the first so many; by default all")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--markdown", action="store_true", help="tables for a document")
@@ -219,7 +219,9 @@ def main() -> None:
         for world in HALVES[options.half]
         if not options.only or world.family in options.only.split(",")
     ]
-    rules = options.rules.split(",")
+    rules = list(dict.fromkeys(["local", *options.rules.split(",")]))
+    if wrong := [rule for rule in rules if rule not in RULES]:
+        parser.error(f"--rules: {wrong[0]!r} is none of {', '.join(RULES)}")
     out = options.out or Path(f"out/judge-{options.half}.jsonl")
     means = Means(measure(worlds, {rule: RULES[rule] for rule in rules}, out, options.workers))
     show((world_table(worlds, rules, means), summary_table(worlds, rules, means)), options.markdown)
