@@ -208,7 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--half", choices=list(HALVES), default="judged")
     parser.add_argument("--only", help="families of worlds, such as digits,streams")
-    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="Local, always, and of " + ", ".join(RULES))
+    parser.add_argument("--rules", default="local,fedavg,averaged,oracle,all-for-one", help="of " + ", ".join(RULES))
     parser.add_argument("--seeds", type=int, help="of each world, the first so many; by default all")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--markdown", action="store_true", help="tables for a document")
