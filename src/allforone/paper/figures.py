@@ -31,6 +31,7 @@ class Row(NamedTuple):
     title: str
     quantity: Callable[[Summary], Quantity]
     published: bool = False  #: whether algorithms are shown as the paper's authors ran them
+    late: bool = False  #: whether the first tenth of the runs, in which all come from chance, may leave the panel
 
 
 class Line(NamedTuple):
@@ -53,7 +54,11 @@ def draw_real(found: Found, out: Path, by: str = "rounds") -> list[Path]:
     """Test loss above, the problem's first metric below, as in the paper's figure 3 and its appendix."""
     rows = [
         Row("log₁₀ test loss", lambda run: LOSS),
-        Row("test accuracy", lambda run: next(q for q in quantities(run["config"]["metrics"]) if q is not EXCESS)),
+        Row(
+            "test accuracy",
+            lambda run: next(q for q in quantities(run["config"]["metrics"]) if q is not EXCESS),
+            late=True,
+        ),
     ]
     return _draw(found, rows, out, by)
 
@@ -76,6 +81,8 @@ def _draw(found: Found, rows: Sequence[Row], out: Path, by: str) -> list[Path]:
                     if shown := _runs_of(name, runs, row.published):
                         _plot(line[column], shown, row.quantity(shown[0]), by, name, colours[name])
                 _lay_out(line[column], by)
+                if row.late:
+                    show_what_is_late(line[column])
             axes[0][column].set_title(EXPERIMENTS[experiment].title, fontsize=9)
             axes[-1][column].set_xlabel(AXES[by][1])
         for line, row in zip(axes, rows, strict=True):
@@ -141,3 +148,9 @@ def _lay_out(axis: Any, by: str) -> None:
         axis.set_xscale("log")
     else:
         axis.xaxis.get_major_locator().set_params(integer=True)
+
+
+def show_what_is_late(axis: Any) -> None:
+    late = np.concatenate([line.get_ydata()[len(line.get_ydata()) // 10 :] for line in axis.lines])
+    margin = 0.1 * np.ptp(late) or 0.01
+    axis.set_ylim(late.min() - margin, late.max() + margin)

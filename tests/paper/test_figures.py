@@ -1,0 +1,21 @@
+import numpy as np
+from matplotlib.figure import Figure
+
+from allforone.paper.figures import show_what_is_late
+
+
+def test_a_panel_of_accuracy_shows_how_runs_end_and_not_that_all_begin_by_chance():
+    axis = Figure().subplots()
+    axis.plot(np.concatenate([np.full(10, 0.1), np.linspace(0.90, 0.99, 90)]))
+    axis.plot(np.concatenate([np.full(10, 0.1), np.linspace(0.93, 0.97, 90)]))
+    show_what_is_late(axis)
+    low, high = axis.get_ylim()
+    assert 0.85 < low < 0.90 and 0.99 < high < 1.01
+
+
+def test_a_panel_of_runs_that_do_not_move_still_has_a_height():
+    axis = Figure().subplots()
+    axis.plot([0.5, 0.5])
+    show_what_is_late(axis)
+    low, high = axis.get_ylim()
+    assert low < 0.5 < high
