@@ -117,7 +117,7 @@ def test_distances_and_norms_are_unbiased_once_the_noise_is_taken_off():
     problem = synthetic(seed=5, dimension=3, clients=4, spread=1.0)
     slopes = -2 * torch.stack([client.train.optimum for client in problem.clients])  # ∇R_k(0) with H = I
     fleet = Stacked(problem, seed=1, batch_size=2)
-    found = [fleet.look(fleet.initial(), at(fleet, step), everybody(4), 2, 0) for step in range(800)]
+    found = [fleet.look(fleet.initial(), at(fleet, step), everybody(4), 2, 0) for step in range(2000)]
     distance, norm, noise = (torch.stack(column) for column in list(zip(*found, strict=True))[1:4])
     off = ~torch.eye(4, dtype=torch.bool)
 
@@ -131,7 +131,7 @@ def test_distances_and_norms_are_unbiased_once_the_noise_is_taken_off():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dimension", "rounds", "target"), [(2, 40, -18.5), (10, 140, -24)])
+@pytest.mark.parametrize(("dimension", "rounds", "target"), [(2, 40, -18.5), (10, 200, -26)])
 def test_at_equal_samples_it_comes_near_the_oracle(dimension, rounds, target):
     ends = {}
     for name in ("all-for-one", "local"):

@@ -64,7 +64,7 @@ def test_where_every_optimum_is_another_and_labels_are_noisy_correction_gains():
     gains = []
     for seed in (11, 12):
         problem = synthetic(seed=seed, dimension=5, clients=12, clusters=1, spread=1.0, noise=1.0)
-        without, corrected = (excess(AllForOne(correct=way), problem, 60, seed) for way in (False, True))
+        without, corrected = (excess(AllForOne(correct=way), problem, 150, seed) for way in (False, True))
         gains.append(without - corrected)
     assert sum(gains) / 2 > 0.05
 

@@ -19,3 +19,13 @@ def test_a_panel_of_runs_that_do_not_move_still_has_a_height():
     show_what_is_late(axis)
     low, high = axis.get_ylim()
     assert low < 0.5 < high
+
+
+def test_a_panel_without_runs_or_with_unjudged_rounds_is_drawn_all_the_same():
+    axis = Figure().subplots()
+    before = axis.get_ylim()
+    show_what_is_late(axis)
+    assert axis.get_ylim() == before
+    axis.plot([0.1, np.nan, 0.5, 0.6])
+    show_what_is_late(axis)
+    assert axis.get_ylim()[1] > 0.6

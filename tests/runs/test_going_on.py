@@ -1,6 +1,7 @@
 """What cannot be gone on with says so, and stays as it is."""
 
 import json
+import os
 
 import pytest
 
@@ -27,6 +28,14 @@ def test_a_run_that_another_version_has_begun_says_so_when_it_is_gone_on_with(tm
     (out / "environment.json").write_text(json.dumps({**begun, "packages": {**begun["packages"], "torch": "1.0"}}))
     with pytest.warns(Notice, match=r"the first 1 rounds are of torch 1.0, now .* no run of either"):
         afo.train(small_problem(), rounds=2, out=out, resume=True)
+
+
+def test_a_pipe_in_the_place_of_the_environment_holds_up_no_run(tmp_path):
+    out = tmp_path / "run"
+    afo.train(small_problem(), rounds=1, out=out)
+    (out / "environment.json").unlink()
+    os.mkfifo(out / "environment.json")
+    assert afo.train(small_problem(), rounds=2, out=out, resume=True).rounds == 2
 
 
 @pytest.mark.parametrize("damaged", ["", "[]", "{}", '{"commit": null, "packages": null}'])

@@ -151,6 +151,9 @@ def _lay_out(axis: Any, by: str) -> None:
 
 
 def show_what_is_late(axis: Any) -> None:
-    late = np.concatenate([line.get_ydata()[len(line.get_ydata()) // 10 :] for line in axis.lines])
-    margin = 0.1 * np.ptp(late) or 0.01
-    axis.set_ylim(late.min() - margin, late.max() + margin)
+    each = [np.asarray(line.get_ydata(), float) for line in axis.lines]
+    late = np.concatenate([np.empty(0), *(values[len(values) // 10 :] for values in each)])
+    late = late[np.isfinite(late)]
+    if late.size:
+        margin = 0.1 * np.ptp(late) or 0.01
+        axis.set_ylim(late.min() - margin, late.max() + margin)

@@ -16,6 +16,7 @@ import yaml
 
 from ..errors import InputError, notice
 from ..fleet import Contact, Models, Optimizer, Roster
+from ..opening import content_of
 from . import checkpoint
 from .checkpoint import About, Checkpoint
 from .durable import Appended, Mark, write_text, writing
@@ -129,8 +130,8 @@ class Writer:
     def _tell_other_versions(self, done: int) -> None:
         """A run that two versions share is that of neither."""
         try:
-            begun = _versions(json.loads((self.path / "environment.json").read_text()))
-        except (OSError, ValueError, KeyError, TypeError):  # it is for people to read, who may have changed it
+            begun = _versions(json.loads(content_of(self.path / "environment.json")))
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):  # people may have changed it
             return
         now = _versions(environment())
         other = [f"{name} {begun[name]}, now {now[name]}" for name in now if begun.get(name, now[name]) != now[name]]
