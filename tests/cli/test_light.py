@@ -70,6 +70,12 @@ def test_importing_the_package_or_its_names_imports_nothing_heavy():
 
 
 @pytest.mark.slow
+def test_a_run_of_digits_imports_no_scikit_learn(tmp_path):
+    run = command("run", "digits", "--algorithm", "local", "--rounds", "1", "--out", str(tmp_path / "run"))
+    assert imported(run)[0] & {"torch", "sklearn", "matplotlib"} == {"torch"}
+
+
+@pytest.mark.slow
 def test_every_public_name_is_there_when_asked_for():
     heavy, printed = imported("from allforone import train; print(train.__name__)")
     assert "torch" in heavy and printed.strip() == "train"

@@ -17,7 +17,7 @@ PATIENCE = 300
 STARTED = []
 
 CONTEXT = multiprocessing.get_context("forkserver")
-CONTEXT.set_forkserver_preload(["torch", "polars", "sklearn.datasets", "allforone.cli", "allforone.api"])
+CONTEXT.set_forkserver_preload(["torch._dynamo", "polars", "allforone.cli", "allforone.api"])
 
 SLOW = """
 import time

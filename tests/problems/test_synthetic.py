@@ -1,8 +1,10 @@
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 import allforone as afo
 from allforone.problems.data import draw
+from allforone.problems.digits import read_digits
 
 
 def test_clients_of_a_cluster_share_their_optimum_as_published():
@@ -64,6 +66,13 @@ def test_the_papers_settings():
 def test_impossible_options_are_refused(options):
     with pytest.raises(afo.InputError):
         afo.synthetic(**options)
+
+
+def test_digits_are_those_of_scikit_learn():
+    images, labels = load_digits(return_X_y=True)
+    read = read_digits()
+    assert read[0].equal(torch.from_numpy(images / 16).float())
+    assert read[1].equal(torch.from_numpy(labels))
 
 
 def test_digits_are_real_and_dealt_by_label():

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..errors import blaming, notice
@@ -92,7 +94,8 @@ class Recorded:
 
 
 def record(function: Function, tensors: tuple[Tensor, ...]) -> fx.GraphModule:
-    graph: fx.GraphModule = make_fx(function)(*tensors)
+    with tracing(TracingContext(FakeTensorMode())):  # else one is made anew for every operation, which takes longer
+        graph: fx.GraphModule = make_fx(function)(*tensors)
     for node in graph.graph.nodes:
         if node.target in _SHAPES and node.args[0].meta["tensor_meta"].shape == node.meta["tensor_meta"].shape:
             node.replace_all_uses_with(node.args[0])
