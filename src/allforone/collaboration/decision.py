@@ -56,7 +56,8 @@ def decide(
     if look.added.any():
         weights = rule.least_error_in_private(terms, look, setting, kappa * left / known["size"].exp(), walks)
     else:
-        weights = rule.least_error(terms)
+        least = rule.least_error(terms)
+        weights = least if walks else rule.worth_asking(least, terms)
     trust = rule.trust(after, look, setting, kappa)
     heard = trusted(weights, trust, setting.itself)
     shift = correction.shift(heard, corrected, difference, known["size"]) if correct else nothing[:, :0]

@@ -56,6 +56,8 @@ MOST_COST = 1e9
 SMALLEST = 1e-40
 #: What is taken for ηβ stays above this, however flat the loss seems.
 LEAST_CURVATURE = 0.003
+#: Partners who together lower the error by no more than this share are not asked: each is a gradient more an update.
+SPARED = 0.001
 
 
 class Setting(NamedTuple):
@@ -284,6 +286,23 @@ def least_error(terms: Terms) -> Tensor:
     weights = least_quadratic(products + torch.diag_embed((terms.cost / own).clamp(max=MOST_COST)), near)
     fine = weights.isfinite().all(1, keepdim=True)
     return torch.where(fine, weights, terms.itself.to(weights.dtype))
+
+
+def worth_asking(weights: Tensor, terms: Terms) -> Tensor:
+    """The weights [R, c] of least error without the smallest: as many as leave the error within SPARED of it.
+
+    Without those before place m of the rising order, the error is Σ_{k,l ≥ m} α_k α_l H_kl / (Σ_{k ≥ m} α_k)².
+    """
+    rising = weights.masked_fill(terms.itself, torch.inf).argsort(dim=1, stable=True)
+    share, place = weights.gather(1, rising), torch.arange(weights.shape[1])
+    products = weights[:, :, None] * weights[:, None]
+    parts = torch.where(products > 0, products * (terms.gram + torch.diag_embed(terms.cost)), 0)
+    parts = parts.gather(1, rising[:, :, None].expand_as(parts)).gather(2, rising[:, None].expand_as(parts))
+    from_here = parts.flip(1, 2).cumsum(1).cumsum(2).diagonal(dim1=1, dim2=2).flip(1)
+    error = from_here / share.flip(1).cumsum(1).flip(1).square()
+    first = torch.where(error <= (1 + SPARED) * error[:, :1], place, 0).amax(1, keepdim=True)
+    kept = torch.zeros_like(weights).scatter(1, rising, torch.where(place >= first, share, 0))
+    return kept / kept.sum(1, keepdim=True)
 
 
 def least_error_in_private(terms: Terms, look: Look, setting: Setting, weight: Tensor, updates: int | None) -> Tensor:
