@@ -72,7 +72,8 @@ def _draw(found: Found, rows: Sequence[Row], out: Path, by: str) -> list[Path]:
     colours = style.colours(names)
     with rc_context(RC):
         columns = len(found)
-        height = 2.6 * len(rows) + 0.2 * -(-len(names) // 3) + 0.3
+        named = min(columns + 1, 4)  # in a line of the legend, which is no wider than the panels
+        height = 2.6 * len(rows) + 0.2 * -(-len(names) // named) + 0.3
         figure = Figure(figsize=(max(4.2, 2.9 * columns + 0.4), height), layout="constrained")
         axes = figure.subplots(len(rows), columns, squeeze=False)
         for column, (experiment, runs) in enumerate(found.items()):
@@ -88,9 +89,7 @@ def _draw(found: Found, rows: Sequence[Row], out: Path, by: str) -> list[Path]:
         for line, row in zip(axes, rows, strict=True):
             line[0].set_ylabel(row.title)
         handles = _handles(axes.flat)
-        figure.legend(
-            handles.values(), handles.keys(), loc="outside lower center", ncols=3 if columns < 4 else 4, fontsize=8
-        )
+        figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=named, fontsize=8)
         return save(figure, out)
 
 
