@@ -168,10 +168,27 @@ def test_what_their_authors_ran_stands_in_the_row_of_the_baseline():
     ours, theirs = (Scores((value, value), (0, 0), (0, 0), (0, 0)) for value in (90.0, 80.0))
     found = {"mnist": {"ditto": ours, "ditto-as-published": theirs}}
     (line,) = side_by_side(found, by_authors=found)["accuracy %"].rows
-    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0", "80.0 / 80.0"]
+    assert [cell.text for cell in line] == ["Ditto", "100.0 / 99.1", "90.0 / 90.0", "80.0 / 80.0", "80.0* / 80.0*"]
     found["mnist"].pop("ditto-as-published")
     (line,) = side_by_side(found, by_authors=found)["accuracy %"].rows
-    assert [cell.text for cell in line[3:]] == ["–", "90.0 / 90.0"]
+    assert [cell.text for cell in line[3:]] == ["–", "90.0* / 90.0*"]
+
+
+def test_what_differs_from_print_by_more_than_its_deviation_has_a_star():
+    def cells(**accuracy):
+        found = {"mnist": {name: Scores(pair, (0, 0), (0, 0), (0, 0)) for name, pair in accuracy.items()}}
+        table = side_by_side(found, by_authors=found)["accuracy %"]
+        return [row[-1].text for row in table.rows], table.caption
+
+    said = "* further from print than the deviation that the paper prints"
+    assert cells(local=(100.0, 98.6)) == (["100.0 / 98.6*"], said)  # printed 100.0 ± 0.0 / 99.1 ± 0.4
+    assert cells(fedavg=(97.69, 99.24)) == (["97.7 / 99.2"], "")  # printed 98.9 ± 1.2 / 98.7 ± 0.5
+    assert cells(local=(99.9, 98.7), oracle=(1.0, 1.0)) == (["99.9* / 98.7", "1.0 / 1.0"], said)
+    found = {"mnist": {"local": Scores((0.0, 0.0), (9.0, 9.0), (9.0, 9.0), (0.0, 0.0))}}
+    others = [side_by_side(found, True, found)["accuracy %"], side_by_side(found, False, found)["log10 loss"]]
+    assert not any("*" in cell.text for table in others for row in table.rows for cell in row)
+    (part,) = by_problem(side_by_side({"mnist": {"local": Scores((0, 0), (0, 0), (0, 0), (0, 0))}})["accuracy %"])
+    assert part.caption == ""  # of what is not averaged as they did, nothing is said
 
 
 def test_what_the_paper_prints_is_copied_right():

@@ -65,3 +65,8 @@ def test_what_the_authors_had_otherwise_about_a_problem_is_run_apart_with_local_
     assert cifar["local-as-published"] == ("local", "cifar10-as-published", True)
     assert cifar["fedavg-as-published"] == ("fedavg-as-published", "cifar10-as-published", True)
     assert "local-as-published" not in contenders("heart-disease")
+
+
+def test_the_form_that_asks_once_a_round_is_run_on_real_data_too():
+    assert [*contenders("mnist")][:2] == ["all-for-one", "all-for-one-round"]
+    assert "all-for-one-round" not in contenders("synthetic-2")

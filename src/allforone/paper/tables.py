@@ -4,9 +4,12 @@ from ..reports.style import label
 from ..reports.table import Table, plain
 from . import printed
 from .experiments import AS_PUBLISHED, EXPERIMENTS
+from .printed import Pair
 from .scores import Scores
 
 WHO = ("paper", "ours", "as published", "as averaged by the authors")
+#: Behind a number that differs from the paper's by more than the deviation that it prints, and what it says.
+STRAYS, SAID = "*", "* further from print than the deviation that the paper prints"
 Found = dict[str, dict[str, Scores]]  #: by problem and algorithm
 
 
@@ -34,8 +37,11 @@ def side_by_side(found: Found, deviations: bool = False, by_authors: Found | Non
                 shown = (of.get(name), of.get(variant), averaged.get(variant, averaged.get(name)))
                 pairs = (paper.get(name, {}).get(problem), *(getattr(each, field) if each else None for each in shown))
                 cells += [_cell(pair, form) for pair in pairs]
+                if paper is printed.ACCURACY:
+                    cells[-1] = _cell(pairs[-1], form, _strays(pairs[0], pairs[-1], name, problem))
             rows.append([label(name), *cells])
-        tables[title] = Table(heads, plain(rows), title + (", standard deviation" if deviations else ""))
+        told = SAID if any(STRAYS in cell for row in rows for cell in row) else ""
+        tables[title] = Table(heads, plain(rows), title + (", standard deviation" if deviations else ""), told)
     return tables
 
 
@@ -45,9 +51,23 @@ def by_problem(table: Table) -> list[Table]:
     for first in range(1, len(table.heads), len(WHO)):
         shown = slice(first, first + len(WHO))
         rows = [[row[0], *row[shown]] for row in table.rows]
-        parts.append(Table([table.heads[0], *WHO], rows, f"{table.heads[first].partition(':')[0]}: {table.title}"))
+        title = f"{table.heads[first].partition(':')[0]}: {table.title}"
+        parts.append(Table([table.heads[0], *WHO], rows, title, table.caption))
     return parts
 
 
-def _cell(pair: tuple[float, float] | None, form: str) -> str:
-    return "–" if pair is None else f"{pair[0]:{form}} / {pair[1]:{form}}"
+def _strays(paper: Pair | None, ours: Pair | None, name: str, problem: str) -> tuple[bool, bool]:
+    """Of the training and of the test accuracy, as printed with one digit."""
+    if paper is None or ours is None:
+        return False, False
+    train, test = (
+        abs(round(found, 1) - given) > deviation + 0.01  # which are all of one digit
+        for found, given, deviation in zip(ours, paper, printed.ACCURACY_STD[name][problem], strict=True)
+    )
+    return train, test
+
+
+def _cell(pair: Pair | None, form: str, marked: tuple[bool, bool] = (False, False)) -> str:
+    if pair is None:
+        return "–"
+    return " / ".join(f"{value:{form}}{STRAYS * mark}" for value, mark in zip(pair, marked, strict=True))
