@@ -76,6 +76,31 @@ def mislabelled(seed: int, share: float = 0.2) -> Problem:
     return made
 
 
+def renamed(seed: int, groups: int, samples_per_client: int | None = None) -> Problem:
+    """Digits dealt alike, but each group of clients calls them by names of its own: what is a 3 here is an 8 there."""
+    names = [torch.randperm(10, generator=torch.Generator().manual_seed(100 * seed + group)) for group in range(groups)]
+    return in_groups(seed, groups, samples_per_client, lambda group, x, y: (x, names[group][y]))
+
+
+def turned(seed: int, samples_per_client: int | None = None) -> Problem:
+    """Digits dealt alike, but turned by 0, 90, 180 and 270 degrees."""
+
+    def turn(group: int, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.rot90(x.unflatten(1, (8, 8)), group, (1, 2)).flatten(1).contiguous(), y
+
+    return in_groups(seed, 4, samples_per_client, turn)
+
+
+def in_groups(seed: int, groups: int, samples_per_client: int | None, change: Callable[..., Any]) -> Problem:
+    made = digits(seed=seed, split="iid", samples_per_client=samples_per_client)
+    for k, client in enumerate(made.clients):
+        client.cluster = k % groups
+        for data in (client.train, client.test):
+            dealt: Any = data
+            dealt.tensors = change(client.cluster, *dealt.tensors)
+    return made
+
+
 def one_class(seed: int, clients: int = 2) -> Problem:
     """Digits in shards, of which the first clients are left with one class: hardly a gradient, once it is learned."""
     made = digits(seed=seed, split="shards")
@@ -136,6 +161,9 @@ TUNED = half(
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, Dirichlet, five times as long", partial(digits, split="dirichlet"), "digits", rounds=150),
     World("digits, shards, two of one class, five times as long", one_class, "digits", rounds=150),
+    World("ten ways to name digits", partial(renamed, groups=10), "tasks"),
+    World("five ways to name digits, 30 images", partial(renamed, groups=5, samples_per_client=30), "tasks"),
+    World("digits turned", turned, "tasks"),
     World("heart, batch 1, step 0.05", resplit, "heart", lr=0.05),
     World("optima on a line, noisy", on_a_line, "correction", rounds=100),
     World("spread 1, noisy", partial(synthetic, dimension=5, spread=1.0, noise=1.0), "correction", rounds=200),
@@ -184,6 +212,15 @@ JUDGED = half(
     World("digits, unequal sizes", unequal, "digits"),
     World("digits, iid, a fifth mislabelled", mislabelled, "digits"),
     World("digits, Dirichlet, batch 1", partial(digits, split="dirichlet"), "digits", batch_size=1, lr=0.02, inner=40),
+    *(
+        World(f"{name}{few}", partial(problem, samples_per_client=count), "tasks")
+        for count, few in ((None, ""), (30, ", 30 images"))
+        for name, problem in (
+            ("ten ways to name digits", partial(renamed, groups=10)),
+            ("five ways to name digits", partial(renamed, groups=5)),
+            ("digits turned", turned),
+        )
+    ),
     *(
         World(f"heart, batch {b}, step {lr}", resplit, "heart", batch_size=b, lr=lr)
         for b, lr in ((1, 0.01), (1, 0.05), (4, 0.05))

@@ -122,3 +122,21 @@ def test_beside_every_table_of_numbers_stands_the_command_that_printed_it():
         written = document.read_text().partition(MARK)[0]  # below it is what tests/leaderboard/test_published.py proves
         assert not (found := untraced(written)), f"{document.name}: no command beside\n{found[0]}"
     assert sum(len([*tables_of_numbers(document.read_text())]) for document in DOCUMENTS) > 25
+
+
+PUBLISHED = re.compile(r"`(allforone paper (?:table\d|costs) [^`]*--from docs/results)`")
+
+
+@pytest.mark.slow
+def test_every_table_of_the_results_is_what_its_command_writes(tmp_path, monkeypatch, cli):
+    text = (ROOT / "docs" / "results.md").read_text()
+    shown = {table.strip() for section in sections(text) for table in tables_of_numbers(section)}
+    monkeypatch.chdir(ROOT)
+    commands = [" ".join(found.split()) for found in PUBLISHED.findall(text)]
+    assert len(commands) >= 4
+    for number, command in enumerate(commands):
+        code, _, err = cli(*shlex.split(command)[1:], "--out", tmp_path / str(number))
+        assert code == 0, f"{command}: {err}"
+        for written in (tmp_path / str(number)).glob("*.md"):
+            table = written.read_text().partition("\n\n")[0].strip()
+            assert table in shown, f"{command} now writes\n{table}"
