@@ -137,6 +137,8 @@ def test_every_table_of_the_results_is_what_its_command_writes(tmp_path, monkeyp
     for number, command in enumerate(commands):
         code, _, err = cli(*shlex.split(command)[1:], "--out", tmp_path / str(number))
         assert code == 0, f"{command}: {err}"
-        for written in (tmp_path / str(number)).glob("*.md"):
+        files = [*(tmp_path / str(number)).glob("*.md")]
+        assert len(files) == 2, f"{command} has written {files}"
+        for written in files:
             table = written.read_text().partition("\n\n")[0].strip()
             assert table in shown, f"{command} now writes\n{table}"
